@@ -1,4 +1,4 @@
-"""Who may read the files that a server makes: records, and credentials in ZooKeeper's data."""
+"""Rights of the files that a server creates: records, and credentials in ZooKeeper's data."""
 
 from __future__ import annotations
 

@@ -28,7 +28,10 @@ _TOOLS = "org.apache.kafka.tools"
 
 
 class JavaProgram:
-    """A Java program; what it prints is in a file, which goes on if it is started again."""
+    """A Java program whose output nobody reads while it runs: it goes to a file, and is continued if the program is started again.
+
+    (`JavaProcess` prints one line when it is ready, into a pipe.)
+    """
 
     def __init__(
         self, directory: Path, name: str, classes: str, main: str, *arguments: object, flags: Sequence[str] = ()

@@ -6,6 +6,7 @@ What they write they also check. The programs and the nodes are killed while the
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,13 @@ class _Copying:
     def restart_each(self) -> None:
         """kill -9, when each has gone on a little."""
         for copier in self.copiers:
-            seen = len(list(copier.events()))
-            copier.until(lambda: len(list(copier.events())) > seen + 3 or self._has_copied(copier), "going on")  # noqa: B023
-            copier.kill()
-            copier.start()
+            self._restart(copier)
+
+    def _restart(self, copier: JavaProgram) -> None:
+        seen = len(list(copier.events()))
+        copier.until(lambda: len(list(copier.events())) > seen + 3 or self._has_copied(copier), "going on")
+        copier.kill()
+        copier.start()
 
     @staticmethod
     def _has_copied(copier: JavaProgram) -> bool:
@@ -59,7 +63,7 @@ class _Copying:
 
     def finish(self) -> None:
         for copier in self.copiers:
-            copier.until(lambda: self._has_copied(copier), "through")  # noqa: B023
+            copier.until(partial(self._has_copied, copier), "through")
 
 
 @pytest.mark.parametrize(

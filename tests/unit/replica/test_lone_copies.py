@@ -186,7 +186,7 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
     await node.manager.commands.retry_offline()
     await cluster.command(1, cluster.decide(T0, leader=1, isr=(1,), epoch=2))
     assert node.partition(T0).log.log_end_offset == 6 and node.partition(T0).high_watermark == 6
-    assert node.manager.offline_replicas.restarts == 0, "nothing was made anew"
+    assert node.manager.offline_replicas.restarts == 0, "no replica was created again"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Who may read a node's files."""
+"""Rights of a node's files."""
 
 from __future__ import annotations
 
