@@ -101,6 +101,20 @@ def with_recreated_topic(drawn: Plan) -> Plan:
     return dataclasses.replace(drawn, settings=settings, recreates=True, orders=False)
 
 
+def with_drained_nodes(drawn: Plan) -> Plan:
+    """The same plan with four nodes of two disks each, which are cordoned and drained."""
+    balancer: dict[str, int | str] = {
+        "balancer.mode": "on",
+        "balancer.interval.ms": 500,
+        "balancer.max.moves": 10,
+        "balancer.broker.timeout.ms": 0,
+    }
+    settings = {**drawn.settings, **balancer}
+    return dataclasses.replace(
+        drawn, nodes=4, log_dirs=("/data1", "/data2"), orders=True, drains=True, settings=settings, fault_time_s=26.0
+    )
+
+
 BUGS: dict[str, Plan] = {
     # A link so slow that followers learn of a commit long after it.
     "F1": dataclasses.replace(
@@ -151,6 +165,10 @@ BUGS: dict[str, Plan] = {
     # A client gives a sequence to two transactions.
     "ended": with_transactions(plan(1)),
     "vanished": plan(1, Fault(6.0, FaultKind.VANISH, "all", 10.0)),
+    # Replicas are moved away from a node while a disk of it is offline; it starts with this disk.
+    "disk-away": with_drained_nodes(
+        plan(1, *(Fault(2.0 + 5.0 * n, FaultKind.DISK, f"node{1 + n}", 9.0) for n in range(4)))
+    ),
     "ack": plan(1, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
     # Some followers are silent for a while; nobody can say so in ZooKeeper.
     "away": plan(1, Fault(3.0, FaultKind.ZK_DOWN, "all", 14.0), *each_node(FaultKind.PARTITION, 2.0)),
@@ -222,7 +240,6 @@ DIRECTED = {
     # Decoding takes none of the simulation's time: nothing comes in between.
     "acl-read": "tests/unit/coordination/test_acl_store.py",
     "decided": "tests/unit/kafka/test_uncommitted_decisions.py",
-    "disk-away": "tests/unit/replica/test_deletion_offline_disk.py",
     "notice": "tests/unit/controller/test_isr_notices.py",
     # A coordinator has to be replaced and be back while one append waits.
     "reloaded": "tests/unit/kafka/test_stale_coordinators.py",

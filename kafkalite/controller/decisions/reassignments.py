@@ -7,7 +7,8 @@ change of it in one transaction with the partition's state. One step has these p
             replicas is in sync already and the leader is none of them, leadership moves right here.
     finish  when the final members of TR are in sync: AR := TR, ISR cut down to it, new leader epoch, the leader one
             of the final members. The leader of an older epoch cannot take an old replica back (invariant F20).
-    drop    the replicas that left have removed their files; only then the next step begins.
+    drop    the replicas that left have removed their files; only then the next step begins. What is on dead brokers
+            and offline disks is remembered until they return (ADR 61).
 
 The inputs are always the target and what is in ZooKeeper, so that the next controller goes on wherever this one
 stopped. A new request for a partition replaces its target; a cancel makes the target what there was before the first.
@@ -20,6 +21,7 @@ from collections.abc import Collection, Mapping
 
 from kafkalite.config import LEADER_MOVEMENTS, LIMIT_PREFIXES, PARTITIONS, REPLICAS, parse_limit
 from kafkalite.controller.decisions import elections
+from kafkalite.controller.decisions.commands import drop_replicas
 from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
     Decision,
@@ -45,10 +47,12 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import RequestLimits
 from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, Replicas, TopicPartition
 
 #: Partitions of one topic in one transaction: its operations and bytes are bounded (invariant F31).
 MAX_PER_TOPIC = 200
+#: Replicas that may be on offline disks: for how many of them a live broker gets the command again at a tick.
+MAX_REPEATED = 100
 
 
 @dataclass(slots=True)
@@ -166,13 +170,15 @@ def _is_settled(state: ControllerState, partition: TopicPartition) -> bool:
         return True
     requested, replicas = state.requested[partition], topic.assignment[partition.partition]
     move = topic.moves.get(partition.partition)
-    if move is not None and (not is_over(replicas, move) or any(each in state.brokers for each in move.dropping)):
-        return False
+    if move is not None:
+        within_reach = [each for each in move.dropping if each in state.brokers and (partition, each) not in state.away]
+        if within_reach or not is_over(replicas, move):
+            return False
     return requested in ((), replicas)
 
 
 def is_over(replicas: Replicas, move: ReassignmentProgress) -> bool:
-    """Whether nothing of a move is left but files on brokers that were dead at its end."""
+    """Whether nothing of a move is left but files on brokers and disks that were not there at its end."""
     return not move.step and move.target == move.origin == replicas
 
 
@@ -187,7 +193,7 @@ def _advance(
     under_way = {
         partition
         for partition, move in moves.items()
-        if move.step or any(b in state.brokers and (partition, b) not in state.dropped for b in move.dropping)
+        if move.step or any(_is_awaited(state, partition, broker) for broker in move.dropping)
     }
     limits = advance.limits
     budget = _Budget(
@@ -246,10 +252,10 @@ class _MovingPartition:
         move = self.move
         if self.found.leader not in self.live:
             return None  # offline; KIP-435 waits while the ISR is empty
-        left = tuple(each for each in move.dropping if (self.partition, each) not in self.state.dropped)
-        if any(broker in self.live for broker in left):
+        left = tuple(self._undropped())
+        if any(_is_awaited(self.state, self.partition, broker) for broker in left):
             return None
-        # What is on dead brokers is remembered until they return, and keeps nobody waiting.
+        # What is on dead brokers and offline disks is remembered until they return, and keeps nobody waiting.
         if not move.step and self.replicas == move.target:
             rest = ReassignmentProgress(move.target, move.target, dropping=left) if left else None
             return None if rest == move else (self.replicas, rest, None)
@@ -336,9 +342,11 @@ class _MovingPartition:
         leader = self._leader_among(step)
         changed = self._carried(elections.with_epoch(self.found, leader, isr, self.state.epoch), step, advance)
         gone = [each for each in self.replicas if each not in step]
-        dropping = tuple(dict.fromkeys([*self._undropped(), *gone]))
+        undropped = self._undropped()
+        dropping = tuple(dict.fromkeys([*undropped, *gone]))
         move: ReassignmentProgress | None = dataclasses.replace(self.move, step=(), dropping=dropping)
-        if not any(each in self.live for each in dropping):
+        awaited = [each for each in undropped if _is_awaited(self.state, self.partition, each)]
+        if not awaited and not any(each in self.live for each in gone):
             move = dataclasses.replace(self.move, step=(), dropping=dropping, moves_leader=False)
             if step == self.move.target:
                 move = ReassignmentProgress(step, step, dropping=dropping) if dropping else None
@@ -348,8 +356,16 @@ class _MovingPartition:
 # --- outcomes -------------------------------------------------------------------------------------------------------
 
 
-def on_replica_dropped(state: ControllerState, stopped: Collection[TopicPartition], broker: BrokerId) -> Decision:
-    """A broker has removed replicas that a step wanted gone."""
+def _is_awaited(state: ControllerState, partition: TopicPartition, broker: BrokerId) -> bool:
+    """Whether a replica that a step wants gone may still be there, within reach."""
+    pair = (partition, broker)
+    return broker in state.brokers and pair not in state.dropped and pair not in state.away
+
+
+def on_replica_dropped(
+    state: ControllerState, stopped: Collection[TopicPartition], away: Collection[TopicPartition], broker: BrokerId
+) -> Decision:
+    """A broker has removed replicas that a step wanted gone; `away`: other files of these may be on an offline disk."""
     new = {
         (partition, broker)
         for partition in stopped
@@ -359,17 +375,32 @@ def on_replica_dropped(state: ControllerState, stopped: Collection[TopicPartitio
     }
     if not new:
         return state, []
-    return dataclasses.replace(state, dropped=state.dropped | new), [AdvanceReassignments()]
+    kept = {pair for pair in new if pair[0] in away}
+    gone = new - kept
+    effects: list[Effect] = [AdvanceReassignments()]
+    back: set[tuple[TopicPartition, BrokerId]] = set()
+    if any(state.topics[partition.topic].topic_id != NO_TOPIC_ID for partition, _ in gone):
+        # All its disks are online (without a topic id it would not have said so): nothing of it is out of reach.
+        back = {pair for pair in state.away if pair[1] == broker}
+        effects += drop_replicas(state, sorted(back - gone), "Reassignment")
+    return dataclasses.replace(state, dropped=state.dropped | gone, away=(state.away - back) | kept), effects
 
 
-def undropped(state: ControllerState, to: Collection[BrokerId]) -> list[tuple[TopicPartition, BrokerId]]:
-    """Replicas that brokers were commanded to remove, without a confirmation yet."""
-    return [
-        (partition, broker)
-        for partition, move in state.moves()
-        for broker in move.dropping
-        if broker in to and (partition, broker) not in state.dropped
-    ]
+def undropped(state: ControllerState) -> list[tuple[TopicPartition, BrokerId]]:
+    """Replicas that live brokers were commanded to remove, without a confirmation yet. Of those that may be on an offline disk
+    a few per broker: their answer says whether it is back."""
+    found: list[tuple[TopicPartition, BrokerId]] = []
+    away: dict[BrokerId, int] = {}
+    for partition, move in state.moves():
+        for broker in move.dropping:
+            if (partition, broker) in state.dropped or broker not in state.brokers:
+                continue
+            if (partition, broker) in state.away:
+                away[broker] = away.get(broker, 0) + 1
+                if away[broker] > MAX_REPEATED:
+                    continue
+            found.append((partition, broker))
+    return found
 
 
 # --- limits (KIP-435, invariant C13) -----------------------------------------------------------------------------------------------

@@ -145,6 +145,8 @@ class ControllerState:
     request_limits: RequestLimits = NO_LIMITS
     #: (partition, broker) whose files a step of a reassignment wanted gone, and which are.
     dropped: frozenset[tuple[TopicPartition, BrokerId]] = frozenset()
+    #: ... and which may be on an offline disk of a live broker: they keep no move waiting.
+    away: frozenset[tuple[TopicPartition, BrokerId]] = frozenset()
     removals: Mapping[TopicPartition, Removal] = field(default_factory=dict)
     leftovers: Mapping[TopicId, Leftover] = field(default_factory=dict)
     #: By name.

@@ -171,6 +171,7 @@ def _forget(state: ControllerState, name: str) -> ControllerState:
         deletions={each: deletion for each, deletion in state.deletions.items() if each != name},
         removals={each: removal for each, removal in state.removals.items() if each.topic != name},
         dropped=frozenset(each for each in state.dropped if each[0].topic != name),
+        away=frozenset(each for each in state.away if each[0].topic != name),
         partitions=_without_topic(state, name),
         malformed={path: why for path, why in state.malformed.items() if not path.startswith(paths.topic(name) + "/")},
     )
@@ -223,6 +224,7 @@ def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) 
         partitions=_without_topic(state, name),
         removals={each: removal for each, removal in state.removals.items() if each.topic != name},
         dropped=frozenset(each for each in state.dropped if each[0].topic != name),
+        away=frozenset(each for each in state.away if each[0].topic != name),
     )
     effects: list[Effect] = [Note("topic.deletion_started", name)]
     if to:
@@ -276,7 +278,7 @@ def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decis
         )
         effects += ended
     state, left = leftovers.on_stopped(state, by_id, event.away, event.broker_id)
-    state, dropped = reassignments.on_replica_dropped(state, stopped, event.broker_id)
+    state, dropped = reassignments.on_replica_dropped(state, stopped, event.away, event.broker_id)
     state, removed = partition_requests.on_replicas_removed(state, tuple(stopped), event.away, event.broker_id)
     return state, [*effects, *left, *dropped, *removed]
 
@@ -310,7 +312,7 @@ def on_tick(state: ControllerState) -> Decision:
     unled = tuple(without_leader(state))
     if unled:
         effects.append(ReadStates(unled, Repair()))
-    effects += drop_replicas(state, reassignments.undropped(state, state.brokers.keys()), "Reassignment")
+    effects += drop_replicas(state, reassignments.undropped(state), "Reassignment")
     if state.requested or any(topic.moves for topic in state.topics.values()):
         effects.append(AdvanceReassignments())
     state, removals = partition_requests.on_tick(state)

@@ -42,7 +42,7 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
     drops: list[tuple[TopicPartition, BrokerId]] = []
     partitions = dict(state.partitions)
     topics = dict(state.topics)
-    dropped = set(state.dropped)
+    dropped, away = set(state.dropped), set(state.away)
     fresh: list[TopicPartition] = []
     throttled: list[TopicPartition] = []
     for change in event.written:
@@ -59,7 +59,9 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             new = [] if move is None else [each for each in move.dropping if each not in already]
             drops += [(partition, broker) for broker in new]
             kept = () if move is None else move.dropping
-            dropped -= {(partition, broker) for broker in (*already, *new) if broker in new or broker not in kept}
+            renewed = {(partition, broker) for broker in (*already, *new) if broker in new or broker not in kept}
+            dropped -= renewed
+            away -= renewed
             if partition in change.removed or partition in change.added:
                 continue
             if partition in partitions and is_announced_again(before, change.topic, partition.partition):
@@ -69,7 +71,9 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             effects += _progress(partition, was, move, change.topic.assignment.get(partition.partition, ()))
         if change.added:
             fresh += [partition for partition in change.added if partition not in partitions]
-    state = dataclasses.replace(state, topics=topics, partitions=partitions, dropped=frozenset(dropped))
+    state = dataclasses.replace(
+        state, topics=topics, partitions=partitions, dropped=frozenset(dropped), away=frozenset(away)
+    )
     for change in event.written:
         if change.added or change.removed:
             state, more = on_change_written(state, change)

@@ -239,6 +239,31 @@ async def test_a_removed_partitions_number_waits_for_an_offline_disk(cluster: Cl
     await until(lambda: cluster.controllers[1].problems() == ())
 
 
+async def test_replicas_that_were_moved_away_from_a_broker_with_an_offline_disk_are_remembered(
+    cluster: Cluster,
+) -> None:
+    """Found by simulation (seed 760425): a node that was drained while a disk was offline started with this disk. All of its replicas
+    were surplus, which are too many for a node to set aside on its own. They stayed."""
+    await running(cluster)
+    cluster.create_topic("t", dict.fromkeys(range(2), (1, 2)))
+    t1 = TopicPartition("t", 1)
+    async with Copying(cluster, "t") as copying:
+        await until(lambda: all(cluster.leader_and_isr("t", number) for number in range(2)))
+        cluster.brokers[2].has_offline_disk = True
+        order(cluster, {T0: (1, 3), t1: (1, 3)})
+        await until(lambda: done(cluster))
+        value = copying.topic("t")
+        assert value is not None and value.partitions == {0: (1, 3), 1: (1, 3)}
+        assert {number: move.dropping for number, move in value.moves.items()} == {0: (2,), 1: (2,)}
+        order(cluster, {T0: (3, 1)})
+        await until(lambda: done(cluster))
+        assert copying.topic("t").partitions[0] == (3, 1), "another move is not held up"  # type: ignore[union-attr]
+        await cluster.stop_controller(1)
+        await cluster.start_controller(3)
+        cluster.brokers[2].has_offline_disk = False
+        await until(lambda: not copying.topic("t").moves)  # type: ignore[union-attr]
+
+
 async def test_only_the_last_partitions_can_be_removed(cluster: Cluster) -> None:
     await running(cluster)
     cluster.create_topic("t", dict.fromkeys(range(3), (1, 2, 3)))

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.controller.decisions.effects import Send
 from kafkalite.controller.decisions.events import Advance, ReassignmentLimits
 from kafkalite.controller.decisions.reassignment_steps import next_step
-from kafkalite.controller.decisions.reassignments import advance_on
+from kafkalite.controller.decisions.reassignments import MAX_REPEATED, advance_on, on_replica_dropped, undropped
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.model import (
@@ -28,6 +29,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.rpc.messages.control import StopReplicaRequest
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "kip435_steps.json").read_text())
 
@@ -143,3 +145,45 @@ def test_a_cancel_waits_for_who_can_come_back_and_for_nobody_else() -> None:
     assert finished([1, 2, 3, 4], [4, 2, 3, 1], [])
     assert finished([2, 3, 4], [4, 2, 3], []), "1 is dead"
     assert finished([1, 2, 3, 4], [4, 2, 3], [1]), "its disk is dead"
+
+
+def leftovers_of_moves(count: int, topic_id: str) -> ControllerState:
+    """Broker 1 is alive; so many replicas of a topic were moved away from it."""
+    info = BrokerInfo(BrokerId(1), BrokerEpoch(1), Endpoint("host", 1), Endpoint("host", 2))
+    replicas, gone = brokers([2, 3]), brokers([1])
+    topic = Topic(
+        TopicId(topic_id),
+        dict.fromkeys(range(count), replicas),
+        moves=dict.fromkeys(range(count), ReassignmentProgress(replicas, replicas, dropping=gone)),
+    )
+    found = LeaderAndIsr(BrokerId(2), LeaderEpoch(1), replicas, ControllerEpoch(1), PartitionEpoch(1))
+    return ControllerState(
+        BrokerId(1),
+        ControllerEpoch(1),
+        brokers={BrokerId(1): info},
+        topics={"t": topic},
+        partitions={TopicPartition("t", number): found for number in range(count)},
+    )
+
+
+def test_what_an_offline_disk_may_have_is_asked_for_a_few_at_a_time() -> None:
+    """ADR 61: the first answer without `away` says that the disks are back, and the rest is commanded at once."""
+    state = leftovers_of_moves(3 * MAX_REPEATED, "id")
+    partitions = tuple(state.partitions)
+    assert len(undropped(state)) == 3 * MAX_REPEATED
+    state, _ = on_replica_dropped(state, partitions, partitions, BrokerId(1))
+    assert len(undropped(state)) == MAX_REPEATED and not state.dropped
+    state, effects = on_replica_dropped(state, partitions[:1], (), BrokerId(1))
+    (command,) = [effect.command for effect in effects if isinstance(effect, Send)]
+    assert isinstance(command, StopReplicaRequest)
+    assert [each.partition for each in command.partitions] == [each.partition for each in partitions[1:]]
+    assert not state.away and len(undropped(state)) == len(partitions) - 1
+
+
+def test_an_answer_about_a_topic_without_an_id_says_nothing_of_disks() -> None:
+    """A broker names no offline disk for it."""
+    state = leftovers_of_moves(2, "")
+    partitions = tuple(state.partitions)
+    state = dataclasses.replace(state, away=frozenset({(partitions[1], BrokerId(1))}))
+    state, _ = on_replica_dropped(state, partitions[:1], (), BrokerId(1))
+    assert state.away and state.dropped == {(partitions[0], BrokerId(1))}
