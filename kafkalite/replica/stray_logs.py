@@ -51,8 +51,9 @@ class StrayLogs:
         self._metadata = metadata
         self._identity = identity
         self._roles = roles
-        #: Why strays were left where they are; empty if they were not.
-        self.refusal = ""
+        #: Why strays were left where they are, and which; empty if they were not.
+        self._refusal = ""
+        self._refused: tuple[TopicPartition, ...] = ()
         #: Local replicas that the last complete list did not name, and whether it is known whose all logs are.
         self._left_out: set[TopicPartition] = set()
         self._is_classified = True
@@ -67,6 +68,11 @@ class StrayLogs:
         """A complete list does not name some local replicas: `set_aside` decides by the topics' znodes."""
         self._left_out = {log.topic_partition for log in self._logs.all()} - named
         self._is_classified = self._is_classified and not self._left_out
+
+    @property
+    def refusal(self) -> str:
+        """Why strays were left where they are; "" if they were not, or the controller has had them deleted since."""
+        return self._refusal if any(self._logs.get(key) is not None for key in self._refused) else ""
 
     @property
     def needs_classification(self) -> bool:
@@ -91,11 +97,11 @@ class StrayLogs:
         classified = strays.classify(self._identity()[0], suspects, topics)
         local, max_percent = len(self._logs.all()), self._config.stray_max_fraction_percent
         refusal = strays.refusal(len(classified.surplus), local, max_percent) if is_guarded else ""
-        if refusal and refusal != self.refusal:
+        if refusal and refusal != self._refusal:
             _log.error(
                 "replica.strays_refused", strays=len(classified.surplus), local=local, first=str(classified.surplus[0])
             )
-        self.refusal = refusal
+        self._refusal, self._refused = refusal, classified.surplus if refusal else ()
         if not refusal:
             await self._put_away(classified.surplus, self._logs.set_stray, "replica.stray")
         await self._put_away(classified.replaced, self._logs.set_stray, "replica.stray")

@@ -100,3 +100,28 @@ async def test_a_deletion_is_answered_when_no_loss_of_power_can_undo_it(make_clu
     assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert (await cluster.stop_replica(1, key, epoch=-2, delete=True)).partitions == ()
     assert synced[0] == str(node.directory) and synced.count(str(node.directory)) >= 2
+
+
+@pytest.mark.checklist("F19")
+async def test_strays_that_were_too_many_are_no_problem_when_the_controller_has_deleted_them(make_cluster):
+    """A node that was drained while a disk was away has nothing but such logs when it starts with the disk. What it decides alone,
+    before the controller's first command, was reported until the next start."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", dict.fromkeys(range(4), (1,)))
+    cluster.zookeeper.poke(
+        Create(paths.parent(paths.CLUSTER_ID)), Create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID))
+    )
+    node = cluster.node(1)
+    await cluster.command(1, *(cluster.decide(key, leader=1, isr=(1,), epoch=0) for key in KEYS))
+    others = dict.fromkeys(range(4), (BrokerId(2),))
+    cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, others))))
+    await cluster.command(1, is_init=True)
+    assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=True)
+
+    def is_reported():
+        return "replica.strays_refused" in [problem.what for problem in node.manager.describing.problems()]
+
+    for key in KEYS:
+        assert is_reported()
+        assert (await cluster.stop_replica(1, key, epoch=0, delete=True)).partitions == ()
+    assert not is_reported()
