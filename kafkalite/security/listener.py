@@ -135,7 +135,7 @@ class ListenerSecurity:
         if before is not None and before.principal != login.principal:
             raise PrincipalChanged("a connection logs in again as the same user only")
         if mechanism == OAUTHBEARER and principal in self._node_principals:
-            # Whoever may choose a name at the identity provider could choose this one.
+            # A person who may choose a name at the identity provider could choose this one.
             raise AuthenticationFailed("the token is for the user of the nodes, who log in without tokens")
         if not self.holds(login):
             raise AuthenticationFailed("the credential was changed meanwhile")
