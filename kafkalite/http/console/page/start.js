@@ -1,5 +1,5 @@
 // Which page is shown, and when it is loaded again.
-let timer = 0, asked = 0, typing = 0;
+let timer = 0, asked = 0, typing = 0, typed = null;
 async function poll() {
   clearTimeout(timer);
   const mine = ++asked, page = PAGES[view.page];
@@ -22,7 +22,9 @@ async function poll() {
 }
 function show(change) {
   const before = view.page;
-  Object.assign(view, change);
+  clearTimeout(typing);
+  Object.assign(view, typed ? typed() : {}, change);  // what was typed just before another control was used counts, too
+  typed = null;
   if (!(view.page in PAGES)) view.page = "cluster";
   const changed = Object.entries(view).filter(([key, value]) => value !== DEFAULTS[key]);
   const place = "#" + new URLSearchParams(changed);
@@ -31,7 +33,7 @@ function show(change) {
   controls();
   poll();
 }
-const searches = {text: ["text", ["offset"]], "topics-text": ["topics_text", ["topics_offset"]], "groups-text": ["groups_text", ["groups_offset"]], "ids-text": ["ids_text", []], "security-text": ["security_text", []]};
+const searches = {text: ["text", ["offset"]], "topics-text": ["topics_text", ["topics_offset"]], "groups-text": ["groups_text", ["groups_offset"]], "subjects-text": ["subjects_text", ["subjects_offset"]], "ids-text": ["ids_text", []], "security-text": ["security_text", []]};
 function controls() {
   for (const name of Object.keys(PAGES)) $("page-" + name).hidden = name !== view.page;
   const current = PAGES[view.page].parent || view.page;
@@ -43,6 +45,8 @@ function controls() {
   $("broker").value = String(view.broker);
 }
 function readHash() {
+  clearTimeout(typing);
+  typed = null;
   Object.assign(view, DEFAULTS);
   for (const [key, value] of new URLSearchParams(location.hash.slice(1))) if (key in view) view[key] = typeof view[key] === "number" ? Number(value) || 0 : value;
   if (!(view.page in PAGES)) view.page = "cluster";
@@ -59,7 +63,8 @@ for (const [name, page] of Object.entries(PAGES)) {
 }
 for (const [id, [key, firsts]] of Object.entries(searches)) $(id).addEventListener("input", () => {
   clearTimeout(typing);
-  typing = setTimeout(() => show({[key]: $(id).value, ...Object.fromEntries(firsts.map(first => [first, 0]))}), 200);
+  typed = () => ({[key]: $(id).value, ...Object.fromEntries(firsts.map(first => [first, 0]))});
+  typing = setTimeout(() => show({}), 200);
 });
 $("state").addEventListener("change", () => show({state: $("state").value, offset: 0}));
 $("broker").addEventListener("change", () => show({broker: Number($("broker").value), offset: 0}));
