@@ -157,6 +157,8 @@ _OPTIONS = (
     ("--isolation-level", "--read-committed", "--read-committed"),
     ("-k", "--key", "--key TEXT"),
     ("-H", "--header", "--header NAME=VALUE"),
+    ("--password", "--mechanism", "stdin or KAFKALITE_USER_PASSWORD: lists of processes show options"),
+    ("-p", "--mechanism", "stdin or KAFKALITE_USER_PASSWORD: lists of processes show options"),
     ("-z", "--compression", "--compression CODEC"),
     ("--compression-codec", "--compression", "--compression CODEC"),
     ("--request-required-acks", "--acks", "--acks all, 1 or 0"),
