@@ -101,6 +101,7 @@ class Node:
         self.peer_env = self._peer_env(env)
         self.ready = asyncio.Event()
         self.stopping = False
+        self._is_discarded = False
         self.endpoints: dict[str, Endpoint] = {}
         self._stop = asyncio.Event()
         self._fatal: BaseException | None = None
@@ -312,9 +313,13 @@ class Node:
 
     # --- life --------------------------------------------------------------------
 
-    def stop(self) -> None:
-        """Ask for a controlled shutdown; `run` returns when it is done."""
+    def stop(self, *, is_discarded: bool = False) -> None:
+        """Ask for a controlled shutdown; `run` returns when it is done.
+
+        `is_discarded`: all directories of the cluster are deleted next, so no leader moves and nothing is made durable.
+        """
         self.stopping = True
+        self._is_discarded = is_discarded
         self._stop.set()
 
     async def run(self) -> None:
@@ -334,7 +339,7 @@ class Node:
                 self.ready.set()
                 _log.info("node.ready", **{name: str(endpoint) for name, endpoint in self.endpoints.items()})
                 await waiting
-            clean = self._fatal is None and self.ready.is_set()
+            clean = self._fatal is None and self.ready.is_set() and not self._is_discarded
         finally:
             if starting.cancel():
                 await asyncio.wait([starting])

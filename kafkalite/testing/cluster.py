@@ -96,13 +96,13 @@ class Cluster:
         return self
 
     async def stop(self) -> None:
-        """Stop every node cleanly, all at once: nodes that stop together do not wait for each other. Remove what was temporary.
+        """Stop every node, all at once: nodes that stop together do not wait for each other. Remove what was temporary.
 
         Raises what kept a node from stopping, when all have ended.
         """
         runs = list(self._runs.values())
         for broker_id in self._runs:
-            self.nodes[broker_id].stop()
+            self.nodes[broker_id].stop(is_discarded=self._temporary)
         self._runs.clear()
         if runs:
             await asyncio.wait(runs)

@@ -56,7 +56,7 @@ async def test_a_wait_that_takes_long_says_what_it_waits_for(
     monkeypatch.setattr(rolling, "_LOOK_S", 0)
     client = Client(5)
     (step,) = await rolling._steps(cast(AsyncClient, client), (BrokerId(2),), "true", 1.0)
-    with pytest.raises(ApiError, match="broker 2 has not registered again within 60 s: was it restarted?"):
+    with pytest.raises(ApiError, match="broker 2 has not registered again within 60 s"):
         await rolling._restart(cast(AsyncClient, client), step, 60.0, 1.0, Output(as_json=True))
     said = capsys.readouterr().err.splitlines()
     assert said == ["note: broker 2 has not registered again yet; waiting up to 60 s (--step-timeout)"]
