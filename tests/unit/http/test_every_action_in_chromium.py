@@ -54,6 +54,7 @@ if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a b
             assert await describe_quotas(client) == []
             await asyncio.to_thread(_schemas, page)
             await asyncio.to_thread(_filters, page)
+            await asyncio.to_thread(_what_cannot_be_shown, page)
             _, told = await do(running, "nonsense", login("admin"))
             known = {each.strip() for each in told.partition("is not one of ")[2].split(",")}
             assert page.posted == known - CLICKED_THERE, "each action has a button, and each button was clicked"
@@ -90,19 +91,19 @@ class _Pages:
         self._count = 0
 
     @contextmanager
-    def open(self, place: str) -> Iterator[Browser]:
+    def open(self, place: str, login: str = "admin:may%20all", path: str = "/") -> Iterator[Browser]:
         """The administrator's window. At its end: nothing was complained about but refusals."""
         self._count += 1
         with Browser(self._directory / f"window-{self._count}", width=1100, height=1000) as browser:
-            browser.open(f"http://admin:may%20all@{self._address}/#{place}")
-            browser.wait("document.body.dataset.drawn")
+            browser.open(f"http://{login}@{self._address}{path}#{place}")
+            browser.wait("document.body.dataset.drawn || !document.getElementById('page-error').hidden")
             browser.run(
                 "window.posted = []; const before = act;"
                 "act = (action, values) => { posted.push(action); return before(action, values); };"
             )
             yield browser
             self.posted.update(browser.run("return window.posted"))
-            assert [text for text in browser.complaints() if "409" not in text] == []
+            assert [text for text in browser.complaints() if not {"403", "409"} & set(text.split())] == []
 
 
 def _press(browser: Browser, box: str, text: str, row: str = "") -> None:
@@ -374,3 +375,21 @@ def _filters(page: _Pages) -> None:
         browser.wait("document.querySelectorAll('#topics tbody button').length === 1")
         browser.run("history.back()")
         browser.wait("document.body.dataset.page === 'cluster' && document.getElementById('state').value === 'offline'")
+
+
+def _what_cannot_be_shown(page: _Pages) -> None:
+    """The page of a topic that is not there, or may not be seen, still showed the one before, with its buttons."""
+    error = "document.getElementById('page-error-text').textContent === arguments[0] && !document.getElementById('page-error').hidden"
+    with page.open("page=topic&name=orders") as browser:
+        browser.wait("document.getElementById('topic-title').textContent === 'orders'")
+        browser.run("show({page: 'topic', name: 'nope'})")
+        browser.wait(error, "there is no topic 'nope'")
+        assert browser.run("return document.getElementById('page-topic').hidden")
+        browser.run("show({page: 'topic', name: 'orders'})")
+        browser.wait("document.getElementById('page-error').hidden && !document.getElementById('page-topic').hidden")
+    with page.open("", "watcher:may%20look", "/console") as browser:
+        browser.wait(error, "User:watcher may not describe the cluster\n")
+        assert browser.run("return document.getElementById('page-cluster').hidden")
+        browser.click("#nav button[data-page=topics]")
+        browser.wait("document.getElementById('topics').innerText.includes('no topic fits')")
+        assert browser.run("return document.getElementById('page-error').hidden")

@@ -24,8 +24,8 @@ PAGES.schema = {
   draw: d => {
     $("schema-title").textContent = d.name;
     $("schema-note").textContent = amount(d.total, "version") + (d.versions.length < d.total ? ", the newest " + d.versions.length + " are shown" : "") + (d.level ? ", compatibility " + d.level : "");
-    const drawn_before = new Map([...$("versions").children].map(each => [each.dataset.id, each]));
-    $("versions").replaceChildren(...d.versions.map((version, at) => drawn_before.get(d.name + " " + version.version) || versionBox(d.name, version, !at)));
+    const drawnBefore = new Map([...$("versions").children].map(each => [each.dataset.id, each]));
+    $("versions").replaceChildren(...d.versions.map((version, at) => drawnBefore.get(d.name + " " + version.version) || versionBox(d.name, version, !at)));
   },
 };
 function versionBox(name, version, isOpen) {
