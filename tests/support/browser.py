@@ -26,7 +26,7 @@ def _start_driver() -> tuple[subprocess.Popen[bytes], str]:
     assert DRIVER is not None
     said = ""
     for _ in range(STARTS):
-        driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert driver.stdout is not None
         while line := driver.stdout.readline().decode():
             said += line
