@@ -1,4 +1,4 @@
-"""Run the classes of a jar of Kafka's tests, each in a JVM of its own, with a deadline; outcomes come from JUnit's reports."""
+"""Run the classes of a jar of Kafka's tests, a few in a JVM, with a deadline; outcomes come from JUnit's reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from tests.interop.conftest import install, scratch
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
-_DEADLINE_S = 1500
+#: Of one class.
+_DEADLINE_S = 900
+#: Starting a JVM with JUnit and Kafka takes longer than many of the tests.
+_IN_ONE_JVM = 8
 _LOGGING = """<Configuration status="WARN"><Appenders><Console name="C"><PatternLayout pattern="[%d] %p %m (%c)%n"/></Console>
 </Appenders><Loggers><Root level="WARN"><AppenderRef ref="C"/></Root></Loggers></Configuration>
 """
@@ -104,22 +107,29 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
     outcome: dict[str, str] = {}
     jar = f"{suite.jar}-{SERVICES_VERSION}-test.jar"
     async with _control(directory, name) as port:
-        for each in _classes(suite, found, wanted):
-            of_class = await _one(each, method, ours, found, directory, port, jar)
-            click.echo(f"{each}: {len(of_class)} tests, {list(of_class.values()).count('failed')} failed")
-            outcome |= of_class
+        classes = _classes(suite, found, wanted)
+        for first in range(0, len(classes), _IN_ONE_JVM):
+            some = classes[first : first + _IN_ONE_JVM]
+            of_some = await _some(some, method, ours, found, directory, port, jar)
+            click.echo(
+                f"{', '.join(some)}: {len(of_some)} tests, {list(of_some.values()).count('failed')} failed", err=True
+            )
+            outcome |= of_some
     return outcome
 
 
-async def _one(each: str, method: str, ours: Path, found: Path, directory: Path, port: int, jar: str) -> dict[str, str]:
-    short = each.rpartition(".")[2]
+async def _some(
+    classes: Sequence[str], method: str, ours: Path, found: Path, directory: Path, port: int, jar: str
+) -> dict[str, str]:
+    """Outcomes of a few classes, in one JVM. A test that is running at the deadline has failed, and what did not run is not there."""
+    short = classes[0].rpartition(".")[2]
     reports = directory / short
     command = [
         java(), "-Xmx1G", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dkafkalite.control={port}",
         f"-Dlog4j2.configurationFile={ours / 'log4j2.xml'}", f"-Djava.io.tmpdir={_scratch(directory)}",
         "-cp", os.pathsep.join([str(ours / "classes"), str(found / jar), f"{found}/*"]),
-        "org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner", "--details=tree", "--disable-ansi-colors",
-        f"--scan-classpath={found / jar}", f"--include-classname={re.escape(each)}(\\$.*)?", f"--reports-dir={reports}",
+        "org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner", "--details=testfeed", "--disable-ansi-colors",
+        f"--scan-classpath={found / jar}", f"--include-classname=({'|'.join(map(re.escape, classes))})(\\$.*)?", f"--reports-dir={reports}",
     ]  # fmt: skip
     if method:
         command.append(f"--include-methodname=.*#{method}.*")
@@ -128,17 +138,15 @@ async def _one(each: str, method: str, ours: Path, found: Path, directory: Path,
     with (directory / f"{short}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, cwd=directory, stdout=log, stderr=log)
         try:
-            async with asyncio.timeout(_DEADLINE_S):
+            async with asyncio.timeout(_DEADLINE_S * len(classes)):
                 await process.wait()
         except TimeoutError:
-            return {f"{short}.deadline": "failed"}
+            pass
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-    if not report.exists():
-        return {f"{short}.report": "failed"}
-    return outcomes(report)
+    return outcomes(report) if report.exists() else fed((directory / f"{short}.log").read_text(errors="replace"))
 
 
 def _scratch(directory: Path) -> Path:
@@ -155,4 +163,16 @@ def outcomes(report: Path) -> dict[str, str]:
         state = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
         name = f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"
         found[name] = state
+    return found
+
+
+def fed(text: str) -> dict[str, str]:
+    """Of the events that JUnit prints as it goes: class.method -> passed, failed or skipped; failed, if it began only."""
+    found: dict[str, str] = {}
+    for path, event in re.findall(
+        r"^JUnit Jupiter > (.+ > .+) :: (STARTED|SUCCESSFUL|FAILED|ABORTED|SKIPPED)$", text, re.MULTILINE
+    ):
+        found[path.replace(" > ", ".")] = {"SUCCESSFUL": "passed", "SKIPPED": "skipped", "ABORTED": "skipped"}.get(
+            event, "failed"
+        )
     return found
