@@ -313,6 +313,38 @@ async def test_other_protocols_are_refused(broker: Broker) -> None:
     assert ErrorCode(modern.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+async def test_an_empty_group_gives_way_to_members_of_the_classic_protocol(broker: Broker) -> None:
+    """As in Apache Kafka: an application goes back to `group.protocol=classic`, with its offsets (RebalanceProtocolMigrationIntegrationTest)."""
+    client = await started(broker)
+    member = Member(client, "m")
+    await settled(member, count=4)
+    commits = wire.OffsetCommitRequest
+    topic = commits.OffsetCommitRequestTopic("in", partitions=[commits.OffsetCommitRequestPartition(0, 5)])
+    await client.ask(commits("g", member.epoch, "m", None, -1, [topic]), 9)
+
+    protocols = [wire.JoinGroupRequest.JoinGroupRequestProtocol("stream", b"")]
+    join = wire.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
+    assert ErrorCode((await client.ask(join, 3)).error_code) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    await member.beat(-1)
+    joined = await client.ask(join, 3)
+    assert (ErrorCode(joined.error_code), joined.generation_id) == (ErrorCode.NONE, 1)
+    assert ErrorCode((await described(client)).error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+
+    async def position() -> int:
+        asked = wire.OffsetFetchRequest("g", [wire.OffsetFetchRequest.OffsetFetchRequestTopic("in", [0])])
+        partition = (await client.ask(asked, 5)).topics[0].partitions[0]
+        return int(partition.committed_offset)
+
+    assert await position() == 5
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert ErrorCode((await described(client)).error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert await position() == 5
+    await client.ask(wire.LeaveGroupRequest("g", joined.member_id), 2)
+    await settled(Member(client, "m"), count=4)
+
+
 async def test_a_static_member_is_back_under_another_id(broker: Broker) -> None:
     client = await started(broker)
     first, other = Member(client, "m1", instance_id="i1", process="p1"), Member(client, "m2")
