@@ -212,6 +212,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._dispatch(view, *parse_header(view))
         except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
             self.refuse("request.malformed", str(error))
+        return self._held_for(began)
+
+    def _held_for(self, began: float) -> float:
+        """The seconds that the request took of the loop."""
         took = self.listener.monotonic() - began
         if took > COUNTED_S and (served := self._served) is not None:
             assert served.api is not None
@@ -242,7 +246,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return
         request = self._served = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
-        self.listener.handle(request, message)
+        if api.is_in_turn and len(self._waiting) > 1:
+            request.postponed = message
+        else:
+            self.listener.handle(request, message)
 
     def _dispatch_large(self, body: bytes, api: OfferedApi, version: int, correlation_id: int, client_id: str) -> None:
         """The request is served in slices, and those behind it wait."""
@@ -280,10 +287,25 @@ class KafkaConnection(asyncio.BufferedProtocol):
             first.buffers = []  # a remaining reference to the request must not keep its response
             if first.throttle is not None and first.throttle.throttle_ms:
                 self.mute(first.throttle.throttle_ms)
+        if waiting and waiting[0].postponed is not None:
+            asyncio.get_running_loop().call_soon(self._begin_first)
         if not self._is_parsing and not self._is_flush_due:
             # Many requests may complete in this turn of the loop: write once, at its end.
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush_later)
+
+    def _begin_first(self) -> None:
+        """The oldest request has waited for its turn."""
+        if self.is_closed or not self._waiting or self._waiting[0].postponed is None:
+            return
+        request = self._served = self._waiting[0]
+        message, request.postponed = request.postponed, None
+        began = self.listener.monotonic()
+        try:
+            self.listener.handle(request, message)
+        except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
+            self.refuse("request.malformed", str(error))
+        self._held_for(began)
 
     def send_bare(self, token: bytes) -> None:
         """An answer without a header (SASL after SaslHandshake v0), in turn."""
