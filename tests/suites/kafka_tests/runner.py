@@ -38,6 +38,7 @@ _OTHERS = (
     Artifact("mockito-junit-jupiter", "5.20.0", "org.mockito"),
     Artifact("hamcrest", "3.0", "org.hamcrest"),
     Artifact("bcpkix-jdk18on", "1.80", "org.bouncycastle"),
+    Artifact("httpclient", "4.5.14", "org.apache.httpcomponents"),
 )
 
 

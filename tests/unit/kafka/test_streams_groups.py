@@ -222,15 +222,13 @@ async def test_topics_that_do_not_fit_are_reported(broker: Broker) -> None:
     both = _REQUEST.Subtopology("0", ["in", "other"], [], [], [], [], [_REQUEST.CopartitionGroup([0, 1], [], [])])
     member = Member(client, "m", topology=_REQUEST.Topology(1, [both]))
     answer = await member.beat()
-    assert [(each.status_code, each.status_detail) for each in answer.status] == [
-        (1, "Source topics other are missing.")
-    ]
+    assert [(each.status_code, each.status_detail) for each in answer.status] == [(1, "Missing source topics: other")]
     await broker.create("other", 3)
     async with asyncio.timeout(150):
         while member.statuses != [2]:
             answer = await member.beat()
             await asyncio.sleep(_HEARTBEAT_S)
-    assert "do not have the same number of partitions: in: 2, other: 3" in answer.status[0].status_detail
+    assert "do not have the same number of partitions: [{in=2, other=3}]" in answer.status[0].status_detail
     assert member.tasks() == []
     grow = wire.CreatePartitionsRequest
     await client.ask(grow([grow.CreatePartitionsTopic("in", 3, None)], 1000, validate_only=False), 2)
