@@ -47,6 +47,7 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     },
     "kafka-streams": {
         "PurgeRepartitionTopicIntegrationTest": _INTERNAL_SETTING,
+        "KafkaStreamsTelemetryIntegrationTest.shouldPush": "loads a plugin of Java into the broker, which shows what clients push",
     },
     "connect": {},
     "mirror": {},
