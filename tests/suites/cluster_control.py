@@ -27,7 +27,7 @@ from typing import Any
 from kafkalite.config import broker_config
 from kafkalite.errors import ConfigError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
-from tests.suites.broker_settings import translated
+from tests.suites.broker_settings import as_named, translated
 
 #: What tests of Kafka expect of a cluster unless they say otherwise.
 _SETTINGS: Mapping[str, object] = {
@@ -86,12 +86,8 @@ class Clusters:
         self._clusters[name] = cluster
         for _, refused in own.values():
             ignored |= refused
-        return {
-            "id": name,
-            "bootstrap": ",".join(cluster.bootstrap),
-            "brokers": {str(broker): cluster.kafka(broker) for broker in ids},
-            "ignored": ignored,
-        }
+        brokers = {str(broker): as_named(cluster.kafka(broker), security) for broker in ids}
+        return {"id": name, "bootstrap": ",".join(brokers.values()), "brokers": brokers, "ignored": ignored}
 
     def change(self, name: str, broker: int, verb: str) -> None:
         """Raises BadQuestion, ProcessFailed."""

@@ -53,6 +53,12 @@ class Suite(NamedTuple):
     tests: Sequence[str]
     whole: Sequence[str]
     left_out: Mapping[str, str] = {}
+    #: What of the jar has to lie in a directory, as a test lists it.
+    resources: str = ""
+
+    @property
+    def file(self) -> str:
+        return f"{self.jar}-{SERVICES_VERSION}-test.jar"
 
 
 def _jars(suite: Suite) -> Path:
@@ -68,12 +74,16 @@ def _compiled(suite: Suite, found: Path) -> Path:
     directory = scratch(f"kafka-{suite.kind}-tests-classes", *sources)
     install(directory, ["javac", "-nowarn", "-d", "classes", "-cp", f"{found}/*", *map(str, sources)])
     (directory / "log4j2.xml").write_text(_LOGGING)
+    if suite.resources:
+        with zipfile.ZipFile(found / suite.file) as jar:
+            wanted = [name for name in jar.namelist() if name.startswith(suite.resources)]
+            jar.extractall(directory / "classes", wanted)
     return directory
 
 
 def _classes(suite: Suite, found: Path, only: str) -> list[str]:
     """Names of the outermost classes that may hold tests."""
-    with zipfile.ZipFile(found / f"{suite.jar}-{SERVICES_VERSION}-test.jar") as jar:
+    with zipfile.ZipFile(found / suite.file) as jar:
         names = [name[: -len(".class")].replace("/", ".") for name in jar.namelist() if name.endswith("Test.class")]
     chosen = [name for name in names if name.startswith(suite.package + ".") and "$" not in name]
     return [name for name in sorted(chosen) if re.search(only, name) and name.rpartition(".")[2] not in suite.left_out]
@@ -106,12 +116,11 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
     directory.mkdir(parents=True, exist_ok=True)
     wanted, _, method = only.partition("#")
     outcome: dict[str, str] = {}
-    jar = f"{suite.jar}-{SERVICES_VERSION}-test.jar"
     async with _control(directory, name) as port:
         classes = _classes(suite, found, wanted)
         for first in range(0, len(classes), _IN_ONE_JVM):
             some = classes[first : first + _IN_ONE_JVM]
-            of_some = await _some(some, method, ours, found, directory, port, jar)
+            of_some = await _some(some, method, ours, found, directory, port, suite.file)
             click.echo(
                 f"{', '.join(some)}: {len(of_some)} tests, {list(of_some.values()).count('failed')} failed", err=True
             )

@@ -20,6 +20,6 @@ def _suite(jar: str, package: str) -> Suite:
 #: By the name of the suite.
 ALL: Mapping[str, Suite] = {
     "kafka-streams": _suite("kafka-streams-integration-tests", "streams.integration"),
-    "connect": _suite("connect-runtime", "connect.integration"),
+    "connect": _suite("connect-runtime", "connect.integration")._replace(resources="test-plugins/"),
     "mirror": _suite("connect-mirror", "connect.mirror.integration"),
 }
