@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from kafkalite.env.fair_queue import Owner
@@ -247,7 +248,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         request = self._served = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         if api.is_in_turn and len(self._waiting) > 1:
-            request.postponed = message
+            request.postponed = partial(self.listener.handle, request, message)
         else:
             self.listener.handle(request, message)
 
@@ -257,7 +258,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._waiting.append(request)
         self.out.hold(len(body))
         self.hold_requests()
-        self.listener.handle_large(request, body)
+        if api.is_in_turn and len(self._waiting) > 1:
+            request.postponed = partial(self.listener.handle_large, request, body)
+        else:
+            self.listener.handle_large(request, body)
 
     def _unsupported(
         self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
@@ -296,13 +300,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _begin_first(self) -> None:
         """The oldest request has waited for its turn."""
-        if self.is_closed or not self._waiting or self._waiting[0].postponed is None:
+        if self.is_closed or not self._waiting or (begin := self._waiting[0].postponed) is None:
             return
-        request = self._served = self._waiting[0]
-        message, request.postponed = request.postponed, None
+        self._served = self._waiting[0]
+        self._served.postponed = None
         began = self.listener.monotonic()
         try:
-            self.listener.handle(request, message)
+            begin()
         except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
             self.refuse("request.malformed", str(error))
         self._held_for(began)

@@ -113,8 +113,8 @@ class Request:
         #: Bytes of them that the listener counts as memory.
         self.counted = 0
         self.is_answered = False
-        #: The message, while it waits for its turn.
-        self.postponed: Any = None
+        #: Starts it, while it waits for its turn.
+        self.postponed: Callable[[], None] | None = None
         #: Called if the connection is lost before the answer: ends what waits for it.
         self.abandoned: Callable[[], None] = _nothing
         #: Monotonic seconds: when the handler was called, and when it returned.

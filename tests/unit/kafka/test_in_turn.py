@@ -6,17 +6,21 @@ import asyncio
 from typing import Any
 
 from kafkalite.protocol import wire
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 
 from .conftest import Broker, batch, fetch, produce
 from .coordinator_requests import coordinator
 
 _LATEST = -1
+#: A request for this number of partitions is served in slices.
+_MANY = 2 * ELEMENTS_AT_ONCE
 
 
-def end_of(topic: str) -> Any:
+def end_of(topic: str, *unknown: int) -> Any:
+    """Of its first partition, and of others that are not there."""
     question = wire.ListOffsetsRequest
-    partition = question.ListOffsetsPartition(0, -1, _LATEST)
-    return question(-1, 0, [question.ListOffsetsTopic(topic, [partition])])
+    partitions = [question.ListOffsetsPartition(number, -1, _LATEST) for number in (0, *unknown)]
+    return question(-1, 0, [question.ListOffsetsTopic(topic, partitions)])
 
 
 async def test_an_end_offset_is_not_older_than_the_fetch_in_front(broker: Broker) -> None:
@@ -28,7 +32,7 @@ async def test_an_end_offset_is_not_older_than_the_fetch_in_front(broker: Broker
         (fetch("t", max_wait_ms=600_000), 11),
         (end_of("t"), 7),
         (wire.ApiVersionsRequest("x", "1"), 3),
-        (end_of("t"), 7),
+        (end_of("t", *range(1, _MANY)), 7),
     ]
     # In one piece: if the first one waits, the others have arrived.
     client.writer.write(b"".join(client.frame(*each) for each in questions))
