@@ -26,8 +26,9 @@ _ROOT = _HERE.parents[2]
 _DEADLINE_S = 900
 #: Starting a JVM with JUnit and Kafka takes longer than many of the tests.
 _IN_ONE_JVM = 8
+#: Some tests look for what Kafka Streams logs at INFO.
 _LOGGING = """<Configuration status="WARN"><Appenders><Console name="C"><PatternLayout pattern="[%d] %p %m (%c)%n"/></Console>
-</Appenders><Loggers><Root level="WARN"><AppenderRef ref="C"/></Root></Loggers></Configuration>
+</Appenders><Loggers><Root level="INFO"><AppenderRef ref="C" level="WARN"/></Root></Loggers></Configuration>
 """
 _TESTS = ("kafka-clients", "kafka-server-common")
 _WHOLE = ("kafka-clients", "kafka-tools", "kafka_2.13", "kafka-test-common-runtime", "kafka-test-common-internal-api")
