@@ -84,4 +84,15 @@ SUITES = (
             " certificates."
         ),
     ),
+    (
+        "Apache Kafka 4.3.1 (integration tests of Connect, Streams and MirrorMaker)",
+        (
+            "Unchanged; where they start brokers, they get nodes. Connect: 158 of 158, in 21 classes. @STREAMS@"
+            " `PurgeRepartitionTopicIntegrationTest` sets `internal.segment.bytes`, which Kafka has for its own tests (with `segment.bytes` it"
+            " passes), and 12 of KafkaStreamsTelemetryIntegrationTest load a plugin of Java into the broker. @MIRROR@"
+            " They found that an application could not go back from `group.protocol=streams` to `classic` at once, that the answer to a"
+            " ListOffsets could be older than that of the fetch in front of it on its connection (Kafka Streams then waited for the next"
+            " record), and other words for topics that do not fit together. All of it is as in Kafka now."
+        ),
+    ),
 )
