@@ -52,5 +52,6 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "reloaded": coordinators.writes_on_an_earlier_load,
     "late": replication.late_commands,
     "acl-read": coordinators.last_read_of_acls,
+    "replaced": coordinators.answers_when_replaced,
     "tasks": coordinators.tasks_given_before_given_up,
 }

@@ -151,3 +151,8 @@ def connections_that_stay(patch: Patch) -> None:
             connection._streams = None
 
     patch(NodeConnection, "close", planted)
+
+
+def answers_when_replaced(patch: Patch) -> None:
+    """A coordinator that is cut off from its followers answers members as if nobody could have taken its place."""
+    patch(InternalLog, "may_be_replaced", lambda self, target: False)
