@@ -23,7 +23,7 @@ from tests.interop.conftest import install, scratch
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 #: Of one class.
-_DEADLINE_S = 900
+_DEADLINE_S = 1800
 #: Starting a JVM with JUnit and Kafka takes longer than many of the tests.
 _IN_ONE_JVM = 8
 #: Some tests look for what Kafka Streams logs at INFO.
