@@ -207,6 +207,8 @@ class ProcessCluster:
         settings: configuration of every broker, key with dots -> value.
         zookeeper: an external connect string instead of an own server.
         log_dirs: log directories per node.
+        first_id: of the nodes; the others follow.
+        own_settings: by node, on top of `settings`.
     """
 
     def __init__(
@@ -217,6 +219,8 @@ class ProcessCluster:
         settings: Mapping[str, object] | None = None,
         zookeeper: str | None = None,
         log_dirs: int = 1,
+        first_id: int = 1,
+        own_settings: Mapping[int, Mapping[str, object]] | None = None,
     ) -> None:
         self.directory = directory
         self.settings = dict(settings or {})
@@ -224,7 +228,8 @@ class ProcessCluster:
         self._external = zookeeper
         self._zookeeper_port = 0
         self.nodes: dict[int, Process] = {}
-        self._count = nodes
+        self._ids = range(first_id, first_id + nodes)
+        self._own_settings = own_settings or {}
         self._log_dirs = log_dirs
         self._ports: dict[int, dict[str, str]] = {}
         #: Node -> the checkout whose code it runs from its next start on; the others run this one's.
@@ -247,7 +252,7 @@ class ProcessCluster:
     def start(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.start_zookeeper()
-        for broker_id in range(1, self._count + 1):
+        for broker_id in self._ids:
             self.nodes[broker_id] = self._node(broker_id)
             self.nodes[broker_id].launch()
         for broker_id in self.nodes:
@@ -274,7 +279,7 @@ class ProcessCluster:
             arguments += [f"--{name}", ports.get(name, "127.0.0.1:0")]
         for number in range(self._log_dirs):
             arguments += ["--log-dir", str(self.directory / f"node-{broker_id}" / f"disk-{number}")]
-        for key, value in self.settings.items():
+        for key, value in {**self.settings, **self._own_settings.get(broker_id, {})}.items():
             arguments += ["--set", f"{key}={value}"]
         log_path = self.directory / f"node-{broker_id}.log"
         return Process(
@@ -302,6 +307,9 @@ class ProcessCluster:
     def bootstrap(self) -> list[str]:
         """Where clients connect."""
         return [ports["kafka"] for ports in self._ports.values()]
+
+    def kafka(self, broker_id: int) -> str:
+        return self._ports[broker_id]["kafka"]
 
     def http(self, broker_id: int) -> str:
         return self._ports[broker_id]["http"]

@@ -1,0 +1,191 @@
+"""Clusters of real nodes for suites that start brokers themselves: they ask this server, by JSON over HTTP on loopback.
+
+    python -m tests.suites.cluster_control          prints {"port": N}; ends, with all clusters, when its input is closed
+
+    POST   /clusters                      {"brokers": [0, 1], "settings": {...}, "own_settings": {"0": {...}}, "disks": 1}
+           -> {"id": "c1", "bootstrap": "HOST:PORT,…", "brokers": {"0": "HOST:PORT", …}, "ignored": {KEY: REASON}}
+    POST   /clusters/ID/brokers/N/stop    a controlled stop; kill: kill -9; start: again, at its old addresses
+    DELETE /clusters/ID                   kills the nodes and removes their data
+
+Settings have Kafka's names; those that a node of ours refuses are left out and named in "ignored". An error is status 400
+(what was asked) or 500 (what a node did), with {"error": text}.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from kafkalite.config import broker_config
+from kafkalite.errors import ConfigError
+from kafkalite.testing.processes import ProcessCluster, ProcessFailed
+from tests.suites.broker_settings import as_named, translated
+
+#: What tests of Kafka expect of a cluster unless they say otherwise.
+_SETTINGS: Mapping[str, object] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 5,
+    "transaction.state.log.num.partitions": 5,
+    "zookeeper.session.timeout.ms": 6000,
+}
+
+
+class BadQuestion(ValueError):
+    """There is no such thing to ask for."""
+
+
+class Clusters:
+    """Those that were asked for, on one ZooKeeper, each below a chroot of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._numbers = itertools.count(1)
+        self._clusters: dict[str, ProcessCluster] = {}
+        # No node: the server of ZooKeeper only.
+        self._zookeeper = ProcessCluster(directory / "zookeeper", nodes=0)
+
+    def start(self) -> None:
+        self._zookeeper.start()
+
+    def close(self) -> None:
+        for name in list(self._clusters):
+            self.remove(name)
+        self._zookeeper.close()
+
+    def create(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises BadQuestion, ProcessFailed."""
+        ids = [int(each) for each in question.get("brokers", [0])]
+        if not ids or ids != list(range(ids[0], ids[0] + len(ids))):
+            raise BadQuestion(f"brokers: consecutive ids are needed, not {ids}")
+        name = f"c{next(self._numbers)}"
+        rest, security = translated({**_SETTINGS, **question.get("settings", {})}, self._directory / name)
+        settings, ignored = _known(rest)
+        own = {int(broker): _known(each) for broker, each in question.get("own_settings", {}).items()}
+        cluster = ProcessCluster(
+            self._directory / name,
+            nodes=len(ids),
+            first_id=ids[0],
+            settings=settings | security,
+            own_settings={broker: known for broker, (known, _) in own.items()},
+            zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
+            log_dirs=int(question.get("disks", 1)),
+        )
+        try:
+            cluster.start()
+        except BaseException:
+            cluster.close()
+            raise
+        self._clusters[name] = cluster
+        for _, refused in own.values():
+            ignored |= refused
+        brokers = {str(broker): as_named(cluster.kafka(broker), security) for broker in ids}
+        return {"id": name, "bootstrap": ",".join(brokers.values()), "brokers": brokers, "ignored": ignored}
+
+    def change(self, name: str, broker: int, verb: str) -> None:
+        """Raises BadQuestion, ProcessFailed."""
+        cluster = self._found(name)
+        if broker not in cluster.nodes:
+            raise BadQuestion(f"{name} has no broker {broker}")
+        node = cluster.nodes[broker]
+        if verb == "stop":
+            node.terminate()
+        elif verb == "kill":
+            node.kill()
+        elif verb != "start":
+            raise BadQuestion(f"a broker can be stopped, killed or started, not: {verb}")
+        elif not node.running:
+            cluster.restart(broker)
+
+    def remove(self, name: str) -> None:
+        """Raises BadQuestion."""
+        cluster = self._found(name)
+        del self._clusters[name]
+        cluster.close()
+        cluster.remove()
+
+    def _found(self, name: str) -> ProcessCluster:
+        if name not in self._clusters:
+            raise BadQuestion(f"there is no cluster {name}")
+        return self._clusters[name]
+
+
+def _known(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
+    """What a node of ours takes, and why not the others."""
+    taken: dict[str, object] = {}
+    refused: dict[str, str] = {}
+    for key, value in settings.items():
+        try:
+            broker_config({key: str(value)})
+        except ConfigError as error:
+            refused[key] = str(error)
+        else:
+            taken[key] = value
+    return taken, refused
+
+
+class _Handler(BaseHTTPRequestHandler):
+    clusters: Clusters
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def do_DELETE(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        text = self.rfile.read(size)
+        try:
+            status, answer = 200, self._done(json.loads(text or b"{}"))
+        except (ValueError, KeyError, TypeError) as error:
+            status, answer = 400, {"error": f"{type(error).__name__}: {error}"}
+        except (ProcessFailed, OSError) as error:
+            status, answer = 500, {"error": str(error)}
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _done(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        match self.command, self.path.strip("/").split("/"):
+            case "POST", ["clusters"]:
+                return self.clusters.create(question)
+            case "POST", ["clusters", name, "brokers", broker, verb]:
+                self.clusters.change(name, int(broker), verb)
+            case "DELETE", ["clusters", name]:
+                self.clusters.remove(name)
+            case _:
+                raise BadQuestion(f"{self.command} {self.path}")
+        return {}
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nodes have logs of their own."""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="kafkalite-suites-", dir=os.environ.get("SUITES_DIRECTORY")) as directory:
+        clusters = Clusters(Path(directory))
+        handler = type("_OwnHandler", (_Handler,), {"clusters": clusters})
+        try:
+            clusters.start()
+            server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+            print(json.dumps({"port": server.server_address[1]}), flush=True)
+            sys.stdin.buffer.read()
+            server.shutdown()
+        finally:
+            clusters.close()
+
+
+if __name__ == "__main__":
+    main()
