@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, PrincipalChanged
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.security.addresses import canonical
+from kafkalite.security.addresses import canonical, guesser
 from kafkalite.security.attempts import Attempts, KnownUsers
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
@@ -140,7 +140,7 @@ class ListenerSecurity:
         if not self.holds(login):
             raise AuthenticationFailed("the credential was changed meanwhile")
         known = (canonical(host), exchange.user)
-        if before is None and known not in self._known and self._attempts.wait_s(known[0]) > 0:
+        if before is None and known not in self._known and self._attempts.wait_s(guesser(host)) > 0:
             raise AuthenticationFailed("too many failed logins from this address")
         self._known.add(*known)
         return login
@@ -169,7 +169,7 @@ class ListenerSecurity:
         self.failed += 1
         host = peer.rpartition(":")[0]
         if mechanism:
-            self._attempts.begin(canonical(host))
+            self._attempts.begin(guesser(host))
         suppressed = self._repeats.admit((host, mechanism, user, reason))
         if suppressed is not None:
             _log.warning(
