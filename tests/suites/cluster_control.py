@@ -37,6 +37,7 @@ import structlog
 from kafkalite.config import broker_config
 from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
+from tests.suites.broker_settings import translated
 from tests.suites.loopback_clusters import LoopbackClusters
 
 #: What tests of Kafka expect of a cluster unless they say otherwise.
@@ -75,14 +76,15 @@ class Clusters:
         ids = [int(each) for each in question.get("brokers", [0])]
         if not ids or ids != list(range(ids[0], ids[0] + len(ids))):
             raise BadQuestion(f"brokers: consecutive ids are needed, not {ids}")
-        settings, ignored = _known({**_SETTINGS, **question.get("settings", {})})
-        own = {int(broker): _known(each) for broker, each in question.get("own_settings", {}).items()}
         name = f"c{next(self._numbers)}"
+        rest, security = translated({**_SETTINGS, **question.get("settings", {})}, self._directory / name)
+        settings, ignored = _known(rest)
+        own = {int(broker): _known(each) for broker, each in question.get("own_settings", {}).items()}
         cluster = ProcessCluster(
             self._directory / name,
             nodes=len(ids),
             first_id=ids[0],
-            settings=settings,
+            settings=settings | security,
             own_settings={broker: known for broker, (known, _) in own.items()},
             zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
             log_dirs=int(question.get("disks", 1)),
