@@ -50,15 +50,16 @@ def of_node(broker_id: int, settings: Mapping[str, str], directory: Path) -> tup
     dirs = [each.strip() for each in wanted.pop("log.dirs", str(directory / f"node-{broker_id}")).split(",")]
     for key in ("node.id", "broker.id"):
         wanted.pop(key, None)
-    taken: dict[str, Any] = {}
+    taken: dict[str, Any] = dict(wanted)
     refused: dict[str, str] = {}
     for key, value in wanted.items():
         try:
-            broker_config({key: value} if key not in _TOGETHER else {**_together(wanted), key: value})
+            broker_config({key: value})
         except ConfigError as error:
-            refused[key] = str(error)
-        else:
-            taken[key] = value
+            # Alone, a listener's settings make no sense.
+            if (key not in _TOGETHER and not key.startswith("listener.name.")) or str(error).endswith(_NO_SUCH):
+                refused[key] = str(error)
+                del taken[key]
     own = {"broker.id": broker_id, "log.dirs": dirs, "zookeeper.connect": "127.0.0.1:2181"}
     ports = {"http.port": -1, "rpc.port": 0, "rpc.security.protocol": "PLAINTEXT"}
     return {**taken, **own, **ports}, refused
@@ -66,14 +67,7 @@ def of_node(broker_id: int, settings: Mapping[str, str], directory: Path) -> tup
 
 #: Settings that are only valid together.
 _TOGETHER = frozenset({*_LISTENERS, _PROTOCOLS, "inter.broker.listener.name"})
-
-
-def _together(wanted: Mapping[str, str]) -> dict[str, Any]:
-    return (
-        {key: wanted[key] for key in _TOGETHER if key in wanted}
-        | {"rpc.security.protocol": "PLAINTEXT"}
-        | {key: wanted[key] for key in wanted if key.startswith(("ssl.", "sasl."))}
-    )
+_NO_SUCH = "no such configuration"
 
 
 def _without(entries: str, names: set[str], sign: str) -> list[str]:

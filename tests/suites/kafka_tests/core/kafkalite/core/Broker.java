@@ -3,6 +3,7 @@ package kafkalite.core;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
 import kafka.network.SocketServer;
 import kafka.server.BrokerServer;
 import kafka.server.KafkaApis;
@@ -13,6 +14,7 @@ import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.metadata.BrokerState;
 import org.apache.kafka.metadata.KRaftMetadataCache;
+import org.apache.kafka.server.BrokerLifecycleManager;
 import org.apache.kafka.server.authorizer.Authorizer;
 import scala.Option;
 
@@ -37,7 +39,7 @@ final class Broker {
             System.err.println("ignored by node " + config.brokerId() + ": " + ignored);
         }
         socketServer = Inside.standIn(SocketServer.class, Map.of("boundPort", call -> port(call.getArgument(0, ListenerName.class).value())));
-        Plugin<Authorizer> authorizer = config.originals().containsKey("authorizer.class.name")
+        Plugin<Authorizer> authorizer = Settings.hasOwnRights(config)
             ? Plugin.wrapInstance(new Rights(this), NO_METRICS, "authorizer.class.name") : null;
         KRaftMetadataCache cache = Caches.metadata(this);
         KafkaApis apis = Inside.standIn(KafkaApis.class, Map.of(
@@ -58,6 +60,10 @@ final class Broker {
         answers.put("metadataCache", call -> cache);
         answers.put("dataPlaneRequestProcessor", call -> apis);
         answers.put("groupCoordinator", call -> groups);
+        BrokerLifecycleManager lifecycle = Inside.standIn(BrokerLifecycleManager.class, Map.of(
+            "initialUnfenceFuture", call -> CompletableFuture.completedFuture(null),
+            "initialCatchUpFuture", call -> CompletableFuture.completedFuture(null)));
+        answers.put("lifecycleManager", call -> lifecycle);
         server = Inside.standIn(BrokerServer.class, answers);
         plugin = authorizer;
     }
@@ -108,6 +114,10 @@ final class Broker {
     /** The cluster is gone. */
     void forget() {
         running = false;
+    }
+
+    int interBrokerPort() {
+        return port(config.interBrokerListenerName().value());
     }
 
     int port(String listener) {

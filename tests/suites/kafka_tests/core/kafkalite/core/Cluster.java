@@ -44,6 +44,10 @@ final class Cluster {
         return brokers.values().stream().filter(Broker::isRunning).toList();
     }
 
+    boolean isRunning(int broker) {
+        return brokers.containsKey(broker) && brokers.get(broker).isRunning();
+    }
+
     Wire wire() {
         return any().wire();
     }

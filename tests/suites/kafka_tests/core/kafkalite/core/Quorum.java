@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Collectors;
+import kafka.network.SocketServer;
 import kafka.server.ControllerServer;
 import kafka.server.KRaftQuorumImplementation;
 import kafka.server.KafkaConfig;
@@ -34,7 +35,7 @@ final class Quorum {
             "clusterId", call -> cluster.wire().clusterId(),
             "authorizerPlugin", call -> Option.apply(cluster.anyAuthorizer()),
             "config", call -> cluster.anyConfig(),
-            "socketServer", call -> cluster.any().socketServer(),
+            "socketServer", call -> controllerSocket(cluster),
             "shutdown", call -> null,
             "awaitShutdown", call -> null));
         return Inside.standIn(KRaftQuorumImplementation.class, Map.of(
@@ -45,6 +46,11 @@ final class Quorum {
                 cluster.close();
                 return null;
             }));
+    }
+
+    /** Any broker answers what a controller of KRaft would. */
+    private static SocketServer controllerSocket(Cluster cluster) {
+        return Inside.standIn(SocketServer.class, Map.of("boundPort", call -> cluster.any().interBrokerPort()));
     }
 
     private static Controller controller(Cluster cluster) {

@@ -1,10 +1,13 @@
 package kafkalite.core;
 
 import java.net.InetAddress;
+import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeSet;
+import java.util.stream.Collectors;
 import javax.security.auth.login.AppConfigurationEntry;
 import javax.security.auth.login.Configuration;
 import kafka.server.KafkaConfig;
@@ -35,12 +38,27 @@ final class Settings {
             }
         }
         found.keySet().removeIf(key -> key.contains("ssl.") && (key.endsWith(".password") || key.endsWith(".type")));
+        for (String key : new String[] {"log.dir", "log.dirs"}) {
+            // Relative ones are of this JVM's directory.
+            found.computeIfPresent(key, (name, dirs) -> Arrays.stream(dirs.split(","))
+                .map(each -> Path.of(each.trim()).toAbsolutePath().toString()).collect(Collectors.joining(",")));
+        }
         String users = plainUsers(found);
         if (!users.isEmpty()) {
             found.put("sasl.plain.users", users);
         }
         found.keySet().removeIf(key -> key.endsWith("sasl.jaas.config"));
+        if (!hasOwnRights(config)) {
+            // An authorizer of the test's own decides in the broker's JVM only.
+            found.remove("authorizer.class.name");
+        }
         return found;
+    }
+
+    /** Whether the authorizer is Kafka's own one, whose rules a node has too. */
+    static boolean hasOwnRights(KafkaConfig config) {
+        String authorizer = text(config.originals().getOrDefault("authorizer.class.name", ""));
+        return authorizer.equals("org.apache.kafka.metadata.authorizer.StandardAuthorizer");
     }
 
     static String text(Object value) {

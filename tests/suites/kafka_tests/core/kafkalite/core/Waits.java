@@ -36,7 +36,8 @@ public final class Waits {
 
     public static int findFollowerId(TopicPartition partition, Iterable<KafkaBroker> brokers) {
         var found = known(partition).orElseThrow();
-        return found.replicaNodes().stream().filter(each -> each != found.leaderId()).findFirst().orElseThrow();
+        return found.replicaNodes().stream().filter(each -> each != found.leaderId() && Quorum.current().isRunning(each))
+            .findFirst().orElseThrow();
     }
 
     public static int awaitLeaderChange(
