@@ -367,3 +367,11 @@ def request_of_acls(api: str) -> Any:
     if api == "CreateAcls":
         return request([request.AclCreation(2, "n", 3, "User:a", "*", 3, 3)])
     return request([request.DeleteAclsFilter(2, "n", 3, None, None, 1, 1)])
+
+
+@pytest.mark.parametrize("kind", ["Consumer", "Share", "Streams"])
+async def test_the_description_of_no_group_and_of_another_kind_of_group(broker: Broker, kind: str) -> None:
+    client = await client_of(broker, "root")
+    answer = await client.ask(getattr(wire, f"{kind}GroupDescribeRequest")(["g", "no"]), 1)
+    texts = [f"Group g is not a {kind.lower()} group.", "Group no not found."]
+    assert [(each.error_code, each.error_message) for each in answer.groups] == [(69, text) for text in texts]

@@ -79,7 +79,8 @@ class ConsumerGroupHandlers:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             entry = self._groups.describe(group_id)
             if entry is None or entry.consumer is None:
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+                what = "not found" if entry is None else "is not a consumer group"
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
             group = entry.consumer
             check_visible(self._access, request, group.subscribed_topics())
         except ApiError as error:
