@@ -158,9 +158,10 @@ class NodePartitions:
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
     ) -> tuple[LeaderEpoch, Offset]:
-        led = self._led(partition)
-        if current_epoch != NO_LEADER_EPOCH and (error := led.epoch_error(current_epoch)):
+        hosted = self._hosted(partition)
+        if current_epoch != NO_LEADER_EPOCH and (error := hosted.epoch_error(current_epoch)):
             raise api_error(error)
+        led = self._led(partition)
         if epoch > led.log.latest_epoch:
             # What a consumer has from there is not in this log (an unclean election): its end is unknown.
             return NO_LEADER_EPOCH, NO_OFFSET

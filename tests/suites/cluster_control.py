@@ -7,6 +7,13 @@
     POST   /clusters/ID/brokers/N/stop    a controlled stop; kill: kill -9; start: again, at its old addresses
     DELETE /clusters/ID                   kills the nodes and removes their data
 
+With `--in-process` the nodes run in this process, and brokers are added one by one (ADR 72):
+
+    POST   /clusters                      -> {"id": "c1"}
+    POST   /clusters/ID/brokers           {"broker": 0, "settings": {...}, "principals": {LISTENER: "User:NAME"}} -> {"ignored": {...}}
+    POST   /clusters/ID/brokers/N/start   -> {"listeners": {NAME: "HOST:PORT"}}; stop
+    POST   /clusters/ID/settle            returns when all nodes have the same metadata
+
 Settings have Kafka's names; those that a node of ours refuses are left out and named in "ignored". An error is status 400
 (what was asked) or 500 (what a node did), with {"error": text}.
 """
@@ -15,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -24,10 +32,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from kafkalite.config import broker_config
-from kafkalite.errors import ConfigError
+from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
 from tests.suites.broker_settings import as_named, translated
+from tests.suites.loopback_clusters import LoopbackClusters
 
 #: What tests of Kafka expect of a cluster unless they say otherwise.
 _SETTINGS: Mapping[str, object] = {
@@ -132,7 +143,7 @@ def _known(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str,
 
 
 class _Handler(BaseHTTPRequestHandler):
-    clusters: Clusters
+    clusters: Clusters | LoopbackClusters
 
     def do_POST(self) -> None:
         self._answer()
@@ -145,9 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
         text = self.rfile.read(size)
         try:
             status, answer = 200, self._done(json.loads(text or b"{}"))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, ConfigError) as error:
             status, answer = 400, {"error": f"{type(error).__name__}: {error}"}
-        except (ProcessFailed, OSError) as error:
+        except (ProcessFailed, OSError, KafkaliteError) as error:
             status, answer = 500, {"error": str(error)}
         body = json.dumps(answer).encode()
         self.send_response(status)
@@ -157,7 +168,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _done(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        match self.command, self.path.strip("/").split("/"):
+        words = self.path.strip("/").split("/")
+        if isinstance(self.clusters, LoopbackClusters):
+            return self._in_process(self.clusters, words, question)
+        match self.command, words:
             case "POST", ["clusters"]:
                 return self.clusters.create(question)
             case "POST", ["clusters", name, "brokers", broker, verb]:
@@ -168,13 +182,36 @@ class _Handler(BaseHTTPRequestHandler):
                 raise BadQuestion(f"{self.command} {self.path}")
         return {}
 
+    def _in_process(
+        self, clusters: LoopbackClusters, words: list[str], question: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        match self.command, words:
+            case "POST", ["clusters"]:
+                return clusters.create()
+            case "POST", ["clusters", name, "brokers"]:
+                return clusters.add(name, question)
+            case "POST", ["clusters", name, "brokers", broker, verb]:
+                return clusters.change(name, int(broker), verb)
+            case "POST", ["clusters", name, "settle"]:
+                clusters.settle(name)
+            case "DELETE", ["clusters", name]:
+                clusters.remove(name)
+            case _:
+                raise BadQuestion(f"{self.command} {self.path}")
+        return {}
+
     def log_message(self, format: str, *arguments: object) -> None:
         """Nodes have logs of their own."""
 
 
 def main() -> None:
+    # Only the port is written to the output.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     with tempfile.TemporaryDirectory(prefix="kafkalite-suites-", dir=os.environ.get("SUITES_DIRECTORY")) as directory:
-        clusters = Clusters(Path(directory))
+        clusters = LoopbackClusters(Path(directory)) if "--in-process" in sys.argv else Clusters(Path(directory))
         handler = type("_OwnHandler", (_Handler,), {"clusters": clusters})
         try:
             clusters.start()

@@ -8,6 +8,8 @@ _NO_TIME_TO_SYNC = "joins with a rebalance time-out of 0, so it has no time for 
 _ONE_NODE = "expects one broker; here are three"
 _TRIVUP = "starts brokers of its own with trivup"
 _INTERNAL_SETTING = "sets internal.segment.bytes, a setting of topics that Apache Kafka has for its own tests"
+_METER = "reads a meter of its own JVM"
+_WORDS = "the error's text is another one here, with"
 
 CAUSES: Mapping[str, Mapping[str, str]] = {
     "franz-go": {
@@ -48,6 +50,19 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     "kafka-streams": {
         "PurgeRepartitionTopicIntegrationTest": _INTERNAL_SETTING,
         "KafkaStreamsTelemetryIntegrationTest.shouldPush": "loads a plugin of Java into the broker, which shows what clients push",
+    },
+    "kafka-core": {
+        "testConsumerGroupHeartbeatWithRegex": "expects that the first heartbeat has no assignment yet; here the expression is matched at once",
+        "testCorruptLz4ProduceRequest": _METER,
+        "testProduceWithInvalidTimestamp": _WORDS + " the limits of the timestamp",
+        "testBrokerRespectsPartitionsOrderAndSizeLimits": "expects half a batch at the size limit; nodes of ours send whole batches only",
+        "testLastFetchedEpochValidation": "sends last_fetched_epoch as a consumer, which no client does; only followers are checked for it",
+        "testListOffsetsErrorCodes": "asks a follower as a debugging replica (id -2), for which only leaders answer here",
+        "DeleteTopicsRequestTest.test": "its Metadata request creates the deleted topic again, and is answered when that is done",
+        "testAlterUnknownMechanism": _WORDS + " the mechanisms that there are",
+        "testAlterToo": _WORDS + " the limits",
+        "testAlterEmptyUser": _WORDS + " the same in other words",
+        "testMetadataVersionTooLow": "metadata.version of KRaft, which a cluster with ZooKeeper does not have",
     },
     "connect": {},
     "mirror": {},

@@ -32,14 +32,20 @@ _LOGGING = """<Configuration status="WARN"><Appenders><Console name="C"><Pattern
 """
 _TESTS = ("kafka-clients", "kafka-server-common")
 _WHOLE = ("kafka-clients", "kafka-tools", "kafka_2.13", "kafka-test-common-runtime", "kafka-test-common-internal-api")
+_MOCKITO = "5.20.0"
 _OTHERS = (
     Artifact("log4j-slf4j-impl", "2.25.4", "org.apache.logging.log4j"),
     Artifact("junit-platform-console-standalone", "1.13.1", "org.junit.platform"),
-    Artifact("mockito-core", "5.20.0", "org.mockito"),
+    Artifact("mockito-core", _MOCKITO, "org.mockito"),
     Artifact("mockito-junit-jupiter", "5.20.0", "org.mockito"),
     Artifact("hamcrest", "3.0", "org.hamcrest"),
     Artifact("bcpkix-jdk18on", "1.80", "org.bouncycastle"),
     Artifact("httpclient", "4.5.14", "org.apache.httpcomponents"),
+)
+#: Kafka's helper for SASL names classes of a Kerberos server, which no test here starts.
+_KERBEROS = tuple(
+    Artifact(f"apacheds-{name}", "2.0.0-M24", "org.apache.directory.server", without=("org.bouncycastle:*",))
+    for name in ("core-api", "protocol-kerberos", "protocol-ldap", "interceptor-kerberos", "ldif-partition")
 )
 
 
@@ -56,6 +62,10 @@ class Suite(NamedTuple):
     left_out: Mapping[str, str] = {}
     #: What of the jar has to lie in a directory, as a test lists it.
     resources: str = ""
+    #: Classes by their names, if not all of the package.
+    only: Sequence[str] = ()
+    #: The directory of our classes; "core" has an agent instead of twins, and nodes in the control server's process (ADR 72).
+    ours: str = "java"
 
     @property
     def file(self) -> str:
@@ -66,14 +76,20 @@ def _jars(suite: Suite) -> Path:
     base = scratch("kafka-tests", Path(__file__)).parent.resolve()
     tests = [Artifact(name, SERVICES_VERSION, classifier="test") for name in (*_TESTS, *suite.tests)]
     whole = [Artifact(name, SERVICES_VERSION) for name in (*_WHOLE, *suite.whole)]
-    return jars(base / f"kafka-{suite.kind}-tests-{SERVICES_VERSION}", [*tests, *whole, *_OTHERS])
+    others = [*_OTHERS, *(_KERBEROS if suite.ours == "core" else ())]
+    return jars(base / f"kafka-{suite.kind}-tests-{SERVICES_VERSION}", [*tests, *whole, *others])
 
 
 def _compiled(suite: Suite, found: Path) -> Path:
     """The directory with our classes, and the logging's configuration."""
-    sources = sorted((_HERE / "java").rglob("*.java"))
+    sources = sorted((_HERE / suite.ours).rglob("*.java"))
     directory = scratch(f"kafka-{suite.kind}-tests-classes", *sources)
-    install(directory, ["javac", "-nowarn", "-d", "classes", "-cp", f"{found}/*", *map(str, sources)])
+    manifest = "Premain-Class: kafkalite.core.Agent\\nCan-Redefine-Classes: true\\nCan-Retransform-Classes: true\\n"
+    install(
+        directory,
+        ["javac", "-nowarn", "-d", "classes", "-cp", f"{found}/*", *map(str, sources)],
+        ["sh", "-c", f"printf '{manifest}' > manifest && jar cfm agent.jar manifest -C classes ."],
+    )
     (directory / "log4j2.xml").write_text(_LOGGING)
     if suite.resources:
         with zipfile.ZipFile(found / suite.file) as jar:
@@ -87,15 +103,17 @@ def _classes(suite: Suite, found: Path, only: str) -> list[str]:
     with zipfile.ZipFile(found / suite.file) as jar:
         names = [name[: -len(".class")].replace("/", ".") for name in jar.namelist() if name.endswith("Test.class")]
     chosen = [name for name in names if name.startswith(suite.package + ".") and "$" not in name]
+    if suite.only:
+        chosen = [name for name in chosen if name.rpartition(".")[2] in suite.only]
     return [name for name in sorted(chosen) if re.search(only, name) and name.rpartition(".")[2] not in suite.left_out]
 
 
 @asynccontextmanager
-async def _control(output: Path, name: str) -> AsyncIterator[int]:
+async def _control(output: Path, name: str, *options: str) -> AsyncIterator[int]:
     """The port of a control server."""
     with (output / f"{name}.control.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.suites.cluster_control",
+            sys.executable, "-m", "tests.suites.cluster_control", *options,
             cwd=_ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
         )  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
@@ -117,11 +135,14 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
     directory.mkdir(parents=True, exist_ok=True)
     wanted, _, method = only.partition("#")
     outcome: dict[str, str] = {}
-    async with _control(directory, name) as port:
+    is_core = suite.ours == "core"
+    mockito = f"-javaagent:{found / f'mockito-core-{_MOCKITO}.jar'}"
+    agents = [mockito, f"-javaagent:{ours / 'agent.jar'}"] if is_core else []
+    async with _control(directory, name, *(["--in-process"] if is_core else [])) as port:
         classes = _classes(suite, found, wanted)
         for first in range(0, len(classes), _IN_ONE_JVM):
             some = classes[first : first + _IN_ONE_JVM]
-            of_some = await _some(some, method, ours, found, directory, port, suite.file)
+            of_some = await _some(some, method, ours, found, directory, port, suite.file, agents)
             click.echo(
                 f"{', '.join(some)}: {len(of_some)} tests, {list(of_some.values()).count('failed')} failed", err=True
             )
@@ -130,13 +151,20 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
 
 
 async def _some(
-    classes: Sequence[str], method: str, ours: Path, found: Path, directory: Path, port: int, jar: str
+    classes: Sequence[str],
+    method: str,
+    ours: Path,
+    found: Path,
+    directory: Path,
+    port: int,
+    jar: str,
+    agents: Sequence[str],
 ) -> dict[str, str]:
     """Outcomes of a few classes, in one JVM. A test that is running at the deadline has failed, and what did not run is not there."""
     short = classes[0].rpartition(".")[2]
     reports = directory / short
     command = [
-        java(), "-Xmx1G", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dkafkalite.control={port}",
+        java(), "-Xmx1G", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dkafkalite.control={port}", *agents,
         f"-Dlog4j2.configurationFile={ours / 'log4j2.xml'}", f"-Djava.io.tmpdir={_scratch(directory)}",
         "-cp", os.pathsep.join([str(ours / "classes"), str(found / jar), f"{found}/*"]),
         "org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner", "--details=testfeed", "--disable-ansi-colors",

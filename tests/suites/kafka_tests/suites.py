@@ -17,9 +17,26 @@ def _suite(jar: str, package: str) -> Suite:
     return Suite(jar, f"org.apache.kafka.{package}", "streams-connect", _TESTS, _WHOLE)
 
 
+#: Those of kafka_2.13 on KafkaServerTestHarness that ask brokers by the protocol. The others look at the objects of a broker, or need its plug-ins.
+_CORE = (
+    "AddPartitionsTest", "AddPartitionsToTxnRequestServerTest", "AlterUserScramCredentialsRequestTest", "AuthorizerIntegrationTest",
+    "CreateTopicsRequestTest", "DelegationTokenRequestsOnPlainTextTest", "DeleteTopicsRequestTest",
+    "DeleteTopicsRequestWithDeletionDisabledTest", "DescribeClusterRequestTest", "DescribeUserScramCredentialsRequestTest",
+    "EdgeCaseRequestTest", "FetchRequestMaxBytesTest", "FetchRequestTest", "ListOffsetsRequestTest", "OffsetsForLeaderEpochRequestTest",
+    "ProduceRequestTest",
+)  # fmt: skip
 #: By the name of the suite.
 ALL: Mapping[str, Suite] = {
     "kafka-streams": _suite("kafka-streams-integration-tests", "streams.integration"),
     "connect": _suite("connect-runtime", "connect.integration")._replace(resources="test-plugins/"),
+    "kafka-core": Suite(
+        "kafka_2.13",
+        "kafka",
+        "core",
+        ("kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server"),
+        (),
+        only=_CORE,
+        ours="core",
+    ),
     "mirror": _suite("connect-mirror", "connect.mirror.integration"),
 }

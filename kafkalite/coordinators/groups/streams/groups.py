@@ -105,9 +105,12 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
             else:
                 done(None, self._answer(entry, group, outcome, settings, endpoint_epoch))
 
+        to_create = configured.to_create if configured is not None else ()
+        # Before the answer, which says so.
+        refused = self._internal_topics.refused(entry.streams_runtime, to_create, may_create)
         self._proceed(entry, group, outcome, request.owned, answered, before=extra)
-        if configured is not None and configured.to_create:
-            self._internal_topics.create(group.group_id, entry.streams_runtime, configured.to_create, may_create)
+        if to_create:
+            self._internal_topics.create(group.group_id, entry.streams_runtime, to_create, refused)
 
     def _answer(
         self,
