@@ -59,8 +59,8 @@ class BlockingClientConfig:
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 3_000
     delivery_timeout_ms: int = 120_000
-    #: If no address of `bootstrap` has ever answered, and each of them fails at once, give up after this time (BootstrapFailed).
-    #: None: try until the deadline of the request.
+    #: If no address of `bootstrap` has ever answered, give up with BootstrapFailed: after this time if each of them fails at once,
+    #: at the deadline of the request if one is silent. None: an RpcError at the deadline.
     first_answer_ms: int | None = None
     #: TLS, and who we are; None: plain text.
     security: ClientSecurity | None = None
@@ -256,15 +256,21 @@ class BlockingClient:
                         raise
                     error = refusal
                 if time.monotonic() >= deadline:
-                    raise error
+                    raise self._at_the_deadline(error)
             if not self.view.brokers and not was_late and time.monotonic() >= gives_up_at:
                 raise BootstrapFailed(str(error))
             attempts += 1
             patience_s = min(ANY_NODE_TIMEOUT_S, 4 * patience_s)
             pause = self.routing.backoff.pause_s(attempts)
             if time.monotonic() + pause >= deadline:
-                raise error
+                raise self._at_the_deadline(error)
             time.sleep(pause)
+
+    def _at_the_deadline(self, error: KafkaliteError) -> KafkaliteError:
+        """A caller that wants to know that no address has ever answered (`first_answer_ms`) need not try again then."""
+        if self.config.first_answer_ms is None or self.view.brokers or not isinstance(error, RpcError):
+            return error
+        return BootstrapFailed(str(error))
 
     def _ask_leaders(self, asked: ToLeaders, until: float) -> list[Any]:
         """Send everything, then receive everything: one slow leader does not keep the others from working."""

@@ -183,6 +183,10 @@ class Partitions(Protocol):
         """The epoch in which this node leads the partition now; None: it does not."""
         ...
 
+    def may_be_replaced(self, partition: TopicPartition) -> bool:
+        """Whether another node may lead the partition that this node leads: nobody follows it, or it has lost its lease (ADR 15)."""
+        ...
+
     async def leadership_changed(self) -> None:
         """Return when `led_partitions` may have changed since the last call, or after a while."""
         ...

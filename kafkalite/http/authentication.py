@@ -105,7 +105,7 @@ class HttpAuthenticator:
         asked = AuthenticatedRequest(principal, peer.host, query)
         must_prove = self.must_prove
         if must_prove and principal == ANONYMOUS and (path in CONSOLE or path in SCHEMAS):
-            return self._refusal(principal, peer)
+            return self._refusal(principal, peer, path)
         for need in row:
             if must_prove and principal == ANONYMOUS:
                 is_met = False
@@ -115,13 +115,14 @@ class HttpAuthenticator:
             if is_met:
                 continue
             if need.scope is not Scope.HIDE:
-                return self._refusal(principal, peer)
+                return self._refusal(principal, peer, path)
             asked = AuthenticatedRequest(principal, peer.host, query, sees_cluster=False)
         return asked
 
-    def _refusal(self, principal: Principal, peer: HttpPeer) -> Page:
+    def _refusal(self, principal: Principal, peer: HttpPeer, path: str) -> Page:
         if principal != ANONYMOUS:
-            return Page(f"{principal} may not describe the cluster\n".encode(), status=403)
+            instead = "; /console shows the topics and groups that you may see" if path == "/" else ""
+            return Page(f"{principal} may not describe the cluster{instead}\n".encode(), status=403)
         if self._security is None or not self._security.schemes:
             text = "an anonymous client may not describe the cluster; see http.security.protocol (docs/security.md)\n"
             return Page(text.encode(), status=403)

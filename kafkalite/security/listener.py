@@ -12,7 +12,7 @@ from kafkalite.security.addresses import canonical
 from kafkalite.security.attempts import Attempts, KnownUsers
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
-from kafkalite.security.sasl import Entropy, SaslServer, sasl_server
+from kafkalite.security.sasl import OAUTHBEARER, Entropy, SaslServer, sasl_server
 from kafkalite.security.scram import Delegated, ScramCredential
 from kafkalite.security.tls import ServerTls, peer_name
 from kafkalite.telemetry.logs import get_logger
@@ -134,6 +134,9 @@ class ListenerSecurity:
         login = SaslLogin(principal, mechanism, exchange.credential, exchange.lifetime_s, exchange.token_id)
         if before is not None and before.principal != login.principal:
             raise PrincipalChanged("a connection logs in again as the same user only")
+        if mechanism == OAUTHBEARER and principal in self._node_principals:
+            # A person who may choose a name at the identity provider could choose this one.
+            raise AuthenticationFailed("the token is for the user of the nodes, who log in without tokens")
         if not self.holds(login):
             raise AuthenticationFailed("the credential was changed meanwhile")
         known = (canonical(host), exchange.user)

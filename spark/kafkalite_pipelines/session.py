@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
 import sys
@@ -60,12 +61,21 @@ def session(pipeline: Pipeline, *, remote: str | None = None, log_file: Path | N
     local = pipeline.master is None or pipeline.master.startswith("local")
     builder = SparkSession.builder.appName(pipeline.name).master(pipeline.master or "local[*]")
     chosen = settings(pipeline, local=local)
+    _silence_loggers()
     if local:
         _prepare_host()
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with _elsewhere(log_file):
         return builder.getOrCreate()
+
+
+def _silence_loggers() -> None:
+    """PySpark prints a refused query with its whole stack, as JSON on stderr; we say it in one line."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _prepare_host() -> None:

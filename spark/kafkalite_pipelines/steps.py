@@ -51,7 +51,7 @@ def step_function(spark: SparkSession, pipeline: Pipeline, step: Any) -> Callabl
             try:
                 return rows.sparkSession.sql(with_input(step.sql), input=rows)
             except Exception as error:
-                raise _step_error(error, step.sql) from error
+                raise step_error(error, step.sql) from error
 
         return run_sql
     if callable(step.function):
@@ -59,7 +59,7 @@ def step_function(spark: SparkSession, pipeline: Pipeline, step: Any) -> Callabl
     return imported(step.function, pipeline.directory)
 
 
-def _step_error(error: Exception, sql: str) -> Exception:
+def step_error(error: Exception, sql: str) -> Exception:
     """Spark's error in the first line of its message."""
     if type(error).__name__ not in ("AnalysisException", "ParseException"):
         return error

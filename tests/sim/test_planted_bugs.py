@@ -224,6 +224,8 @@ DIRECTED = {
     "decided": "tests/unit/kafka/test_uncommitted_decisions.py",
     "disk-away": "tests/unit/replica/test_deletion_offline_disk.py",
     "notice": "tests/unit/controller/test_isr_notices.py",
+    # Its clients have to reach a coordinator that its followers do not reach any more.
+    "replaced": "tests/unit/kafka/test_replaced_coordinators.py",
     # A coordinator has to be replaced and be back while one append waits.
     "reloaded": "tests/unit/kafka/test_stale_coordinators.py",
     "swap": "tests/unit/log/test_compaction_swap.py",

@@ -15,6 +15,7 @@ import pytest
 
 from kafkalite.model import TopicPartition as Tp
 from kafkalite_pipelines import PipelineError, parse
+from kafkalite_pipelines.checking import problems_in_spark
 from kafkalite_pipelines.control import supervise
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -160,6 +161,29 @@ def test_steps_that_are_wrong_are_refused_in_one_line(spark, log, tmp_path: Path
     (tmp_path / "mine.py").write_text("def triple(rows):\n    return rows.selectExpr('n * 3 AS n')\n")
     run(spark, described(log, tmp_path, table, steps=[{"python": "mine:triple"}]))
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize(
+    ("sql", "decode", "lines"),
+    [
+        ("SELECT n + 1 AS n FROM input", {"schema": {"n": "long"}}, []),
+        ("SELECT nmber FROM input", {"schema": {"n": "long"}}, ["`nmber` cannot be resolved"]),
+        ("SELECT count(*) AS n FROM input", {"schema": {"n": "long"}}, ["the query groups rows"]),
+        ("SELEC n FROM input", {}, ["Syntax error at or near 'SELEC'"]),
+        ("SELECT whatever FROM input", {}, []),
+    ],
+)
+def test_steps_are_checked_without_records(spark, tmp_path: Path, sql: str, decode: Any, lines: list[str]) -> None:
+    values = {
+        "name": "checked",
+        "kafka": {"bootstrap.servers": "localhost:9092"},
+        "source": {"topics": ["t"]},
+        "decode": decode,
+        "steps": [{"sql": sql}],
+        "sinks": [{"format": "iceberg", "table": "t"}],
+    }
+    found = problems_in_spark(parse(values, tmp_path), spark)
+    assert len(found) == len(lines) and all(line in problem for line, problem in zip(lines, found, strict=True))
 
 
 def test_an_aggregation_over_the_whole_stream(spark, log, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from typing import Any
 from kafkalite.config import broker_config
 from kafkalite.errors import ConfigError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
+from tests.suites.broker_settings import as_named, translated
 
 #: What tests of Kafka expect of a cluster unless they say otherwise.
 _SETTINGS: Mapping[str, object] = {
@@ -66,15 +67,16 @@ class Clusters:
         ids = [int(each) for each in question.get("brokers", [0])]
         if not ids or ids != list(range(ids[0], ids[0] + len(ids))):
             raise BadQuestion(f"brokers: consecutive ids are needed, not {ids}")
-        settings, ignored = _known(_as_kafka(question.get("settings", {})))
-        own = {int(broker): _known(each) for broker, each in question.get("own_settings", {}).items()}
         name = f"c{next(self._numbers)}"
+        rest, security = translated(_as_kafka(question.get("settings", {})), self._directory / name)
+        settings, ignored = _known(rest)
         settings |= _security(self._directory / name, question.get("security", "PLAINTEXT"), question.get("users", {}))
+        own = {int(broker): _known(each) for broker, each in question.get("own_settings", {}).items()}
         cluster = ProcessCluster(
             self._directory / name,
             nodes=len(ids),
             first_id=ids[0],
-            settings=settings,
+            settings=settings | security,
             own_settings={broker: known for broker, (known, _) in own.items()},
             zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
             log_dirs=int(question.get("disks", 1)),
@@ -87,12 +89,8 @@ class Clusters:
         self._clusters[name] = cluster
         for _, refused in own.values():
             ignored |= refused
-        return {
-            "id": name,
-            "bootstrap": ",".join(cluster.bootstrap),
-            "brokers": {str(broker): cluster.kafka(broker) for broker in ids},
-            "ignored": ignored,
-        }
+        brokers = {str(broker): as_named(cluster.kafka(broker), security) for broker in ids}
+        return {"id": name, "bootstrap": ",".join(brokers.values()), "brokers": brokers, "ignored": ignored}
 
     def change(self, name: str, broker: int, verb: str) -> None:
         """Raises BadQuestion, ProcessFailed."""
@@ -128,7 +126,7 @@ def _security(directory: Path, protocol: str, users: Mapping[str, str]) -> dict[
         return {}
     if protocol != "SASL_PLAINTEXT" or not users:
         raise BadQuestion(f"security: PLAINTEXT, or SASL_PLAINTEXT with users, not: {protocol}")
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     node = next(iter(users))
     for name, text in (("users", "".join(f"{each}={users[each]}\n" for each in users)), ("password", users[node])):
         (directory / name).write_text(text)
@@ -144,12 +142,8 @@ def _security(directory: Path, protocol: str, users: Mapping[str, str]) -> dict[
     }
 
 
-#: Key of Kafka -> ours, if the name or the meaning differs.
-_OTHER_NAMES = {
-    "authorizer.class.name": "authorizer.enabled",
-    "producer.id.expiration.check.interval.ms": "log.retention.check.interval.ms",
-}
-_OTHER_VALUES: Mapping[str, object] = {"authorizer.class.name": "true"}
+#: Key of Kafka -> ours, which does the same.
+_OTHER_NAMES = {"producer.id.expiration.check.interval.ms": "log.retention.check.interval.ms"}
 
 
 def _as_kafka(asked: Mapping[str, Any]) -> dict[str, object]:
@@ -167,8 +161,8 @@ def _known(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str,
     taken: dict[str, object] = {}
     refused: dict[str, str] = {}
     needed = {key: str(settings[key]) for key in ("zookeeper.session.timeout.ms",) if key in settings}
-    for asked, wanted in settings.items():
-        key, value = _OTHER_NAMES.get(asked, asked), _OTHER_VALUES.get(asked, wanted)
+    for asked, value in settings.items():
+        key = _OTHER_NAMES.get(asked, asked)
         try:
             broker_config({**needed, key: str(value)})
         except ConfigError as error:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 _NO_TIME_TO_SYNC = "joins with a rebalance time-out of 0, so it has no time for its SyncGroup"
 _ONE_NODE = "expects one broker; here are three"
 _TRIVUP = "starts brokers of its own with trivup"
+_INTERNAL_SETTING = "sets internal.segment.bytes, a setting of topics that Apache Kafka has for its own tests"
 
 CAUSES: Mapping[str, Mapping[str, str]] = {
     "franz-go": {
@@ -44,4 +45,10 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "OffsetFetch request": _NO_TIME_TO_SYNC,
         "Heartbeat request": _NO_TIME_TO_SYNC,
     },
+    "kafka-streams": {
+        "PurgeRepartitionTopicIntegrationTest": _INTERNAL_SETTING,
+        "KafkaStreamsTelemetryIntegrationTest.shouldPush": "loads a plugin of Java into the broker, which shows what clients push",
+    },
+    "connect": {},
+    "mirror": {},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SUITES_INTRODUCTION = (
     "`make suites` runs them (franz-go from the Go module proxy, librdkafka out of an npm package, kafka-python's from PyPI;"
-    " sarama and kafka-go from the Go proxy, as root; `SOURCES=DIR`: checkouts of confluent-kafka-python, kafkajs and aiokafka), and names the cause of each failure"
+    " sarama and kafka-go from the Go proxy, as root; `SOURCES=DIR`: checkouts of confluent-kafka-python, kafkajs and aiokafka; Apache Kafka's own tests of Streams, Connect and MirrorMaker from Maven, [ADR 71](adr/0071-kafkas-own-tests.md)), and names the cause of each failure"
     " (tests/suites/known.py). Two busy cores were shared with other work in these runs."
 )
 SUITES = (

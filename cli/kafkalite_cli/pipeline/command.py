@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,20 +66,28 @@ def init(file: Path, topic: str, name: str | None, bootstrap: str, *, force: boo
 
 @pipeline.command()
 @_FILE
+@click.option("--spark", "in_spark", is_flag=True, help="Start Spark in this process, and let it check the steps.")
 @_JSON
-def check(file: Path, *, as_json: bool) -> None:
+def check(file: Path, *, in_spark: bool, as_json: bool) -> None:
     """Check a pipeline file: one line for each mistake. Nothing is started, nobody is asked.
+
+    With --spark the steps run on no rows: wrong SQL is found, and wrong columns if the file names the columns (decode.schema).
 
     Example:
 
     \b
       kafkalite pipeline check flights.toml
+      kafkalite pipeline check flights.toml --spark
     """
     from kafkalite_pipelines import PipelineError, load
-    from kafkalite_pipelines.steps import missing_functions
+    from kafkalite_pipelines.checking import problems_around, problems_in_spark
+    from kafkalite_pipelines.session import session
 
     try:
-        problems = tuple(missing_functions(load(file)))
+        found = load(file)
+        problems = tuple(problems_around(found))
+        if in_spark and not problems:
+            problems = tuple(problems_in_spark(found, session(replace(found, master=None), log_file=Path(os.devnull))))
     except PipelineError as error:
         problems = error.problems
     if as_json:

@@ -94,7 +94,7 @@ class CoordinatorSettings:
         3_000, "time that a new group waits for more members", low=0, high=INT_MAX
     )
     group_min_session_timeout_ms: int = setting(
-        6_000, "shortest session timeout of a group member", low=1, high=INT_MAX
+        6_000, "shortest session timeout of a group member", low=0, high=INT_MAX
     )
     group_max_session_timeout_ms: int = setting(
         1_800_000, "longest session timeout of a group member", low=1, high=INT_MAX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -215,3 +216,14 @@ def test_a_name_that_no_host_can_have_is_a_node_that_cannot_be_reached() -> None
     client = BlockingClient(BlockingClientConfig("a..b:9092", first_answer_ms=0))
     with pytest.raises(BootstrapFailed, match=r"a\.\.b:9092"):
         client.metadata(timeout_ms=1000)
+
+
+def test_addresses_that_never_answer_are_not_tried_again_after_the_deadline() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(BootstrapFailed, match="not answered in time"):
+            BlockingClient(BlockingClientConfig(address, first_answer_ms=10_000)).metadata(timeout_ms=200)
+        with pytest.raises(RpcError, match="not answered in time"):
+            BlockingClient(BlockingClientConfig(address)).metadata(timeout_ms=200)
