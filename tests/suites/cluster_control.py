@@ -5,7 +5,7 @@
     POST   /clusters                      {"brokers": [0, 1], "settings": {...}, "own_settings": {"0": {...}}, "disks": 1,
                                            "security": "PLAINTEXT", "users": {NAME: PASSWORD}}
            -> {"id": "c1", "bootstrap": "HOST:PORT,…", "brokers": {"0": "HOST:PORT", …}, "ignored": {KEY: REASON}}
-           (security: or SASL_PLAINTEXT, with the mechanism PLAIN; the nodes are the first of the users)
+           (users: with SASL_PLAINTEXT, those of the mechanism PLAIN; the nodes are the first one)
     POST   /clusters/ID/brokers/N/stop    a controlled stop; kill: kill -9; start: again, at its old addresses
     DELETE /clusters/ID                   kills the nodes and removes their data
 
@@ -122,10 +122,10 @@ class Clusters:
 
 def _security(directory: Path, protocol: str, users: Mapping[str, str]) -> dict[str, object]:
     """The settings of nodes that authenticate clients and each other. Raises BadQuestion."""
-    if protocol == "PLAINTEXT":
-        return {}
-    if protocol != "SASL_PLAINTEXT" or not users:
-        raise BadQuestion(f"security: PLAINTEXT, or SASL_PLAINTEXT with users, not: {protocol}")
+    if not users:
+        return {}  # what there is to say is in Kafka's settings
+    if protocol != "SASL_PLAINTEXT":
+        raise BadQuestion(f"users: those of SASL_PLAINTEXT, not of {protocol}")
     directory.mkdir(parents=True, exist_ok=True)
     node = next(iter(users))
     for name, text in (("users", "".join(f"{each}={users[each]}\n" for each in users)), ("password", users[node])):

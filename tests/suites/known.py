@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 _NO_TIME_TO_SYNC = "joins with a rebalance time-out of 0, so it has no time for its SyncGroup"
 _ONE_NODE = "expects one broker; here are three"
+_IN_JVM = "looks at the broker's objects in its own JVM"
+_OWN_CONTROLLER = "asks a controller of its own process, or gives it settings of its own: here brokers are controllers"
 _TRIVUP = "starts brokers of its own with trivup"
 _INTERNAL_SETTING = "sets internal.segment.bytes, a setting of topics that Apache Kafka has for its own tests"
 
@@ -50,5 +52,23 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "KafkaStreamsTelemetryIntegrationTest.shouldPush": "loads a plugin of Java into the broker, which shows what clients push",
     },
     "connect": {},
+    "kafka-clients": {
+        "AutoTopicCreationTest.testAutoCreateTopicWithImplicit": _OWN_CONTROLLER,
+        "AutoTopicCreationTest.testAutoCreateTopicWithMixed": _OWN_CONTROLLER,
+        "ConsumerBounceTest": _IN_JVM,
+        "ConsumerIntegrationTest": _IN_JVM,
+        "ConsumerWithLegacyMessageFormatIntegrationTest": _IN_JVM,
+        "DeleteTopicTest": _IN_JVM,
+        "DescribeFeaturesTest": _OWN_CONTROLLER,
+        "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym": (
+            "the default of group.consumer.assignment.interval.ms is 0 here: a lone member does not wait"
+        ),
+        "ProducerFailureHandlingTest.testCannotSendToInternalTopic": _IN_JVM,
+        "ProducerSendWhileDeletionTest.testSendWithRecreatedTopic": _IN_JVM,
+        "ProducerSendWhileDeletionTest.testSendWithTopicDeletionMidWay": _IN_JVM,
+        "StaticBrokerConfigTest.testInternalConfigsDoNotReturnForCreateTopics": "errors.deadletterqueue.group.enable is of Kafka 4.4",
+        "StaticBrokerConfigTest": _OWN_CONTROLLER,
+    },
+    "kafka-tools": {},
     "mirror": {},
 }

@@ -30,6 +30,10 @@ public final class Control implements AutoCloseable {
         System.setProperty("http.keepAlive", "false");
     }
 
+    public Control(List<Integer> ids, Map<String, String> settings, Map<Integer, Map<String, String>> own, int disks, String security) {
+        this(ids, settings, own, disks, security, Map.of());
+    }
+
     /** Starts a cluster; `settings` of all brokers, `own` those of one; the brokers are the first of `users`. Throws IllegalStateException with the server's reason. */
     public Control(List<Integer> ids, Map<String, String> settings, Map<Integer, Map<String, String>> own, int disks, String security, Map<String, String> users) {
         Map<String, Object> question = new HashMap<>();
