@@ -71,7 +71,7 @@ class Clusters:
         rest, security = translated(_as_kafka(question.get("settings", {})), self._directory / name)
         settings, ignored = _known(rest)
         settings |= _security(self._directory / name, question.get("security", "PLAINTEXT"), question.get("users", {}))
-        own = {int(broker): _known(each) for broker, each in question.get("own_settings", {}).items()}
+        own = {int(broker): _known(_replicas(each)) for broker, each in question.get("own_settings", {}).items()}
         cluster = ProcessCluster(
             self._directory / name,
             nodes=len(ids),
@@ -149,11 +149,18 @@ _OTHER_NAMES = {"producer.id.expiration.check.interval.ms": "log.retention.check
 def _as_kafka(asked: Mapping[str, Any]) -> dict[str, object]:
     """With what makes ours behave as Kafka does without the setting."""
     settings = {**_SETTINGS, **asked}
-    settings.setdefault("auto.create.topics.replication.factor", settings.get("default.replication.factor", 1))
+    settings = _replicas({"default.replication.factor": 1, **settings})
     # A node's session must end before its leader may be missed.
     lag_ms = int(settings.get("replica.lag.time.max.ms", 30_000))
     settings["zookeeper.session.timeout.ms"] = min(settings["zookeeper.session.timeout.ms"], lag_ms * 3 // 4)
     return settings
+
+
+def _replicas(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Topics that a client's use creates have as many replicas as others."""
+    if "default.replication.factor" not in settings:
+        return dict(settings)
+    return {"auto.create.topics.replication.factor": settings["default.replication.factor"], **settings}
 
 
 def _known(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
