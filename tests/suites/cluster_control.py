@@ -2,8 +2,10 @@
 
     python -m tests.suites.cluster_control          prints {"port": N}; ends, with all clusters, when its input is closed
 
-    POST   /clusters                      {"brokers": [0, 1], "settings": {...}, "own_settings": {"0": {...}}, "disks": 1}
+    POST   /clusters                      {"brokers": [0, 1], "settings": {...}, "own_settings": {"0": {...}}, "disks": 1,
+                                           "security": "PLAINTEXT", "users": {NAME: PASSWORD}}
            -> {"id": "c1", "bootstrap": "HOST:PORT,…", "brokers": {"0": "HOST:PORT", …}, "ignored": {KEY: REASON}}
+           (users: with SASL_PLAINTEXT, those of the mechanism PLAIN; the nodes are the first one)
     POST   /clusters/ID/brokers/N/stop    a controlled stop; kill: kill -9; start: again, at its old addresses
     DELETE /clusters/ID                   kills the nodes and removes their data
 
@@ -77,9 +79,10 @@ class Clusters:
         if not ids or ids != list(range(ids[0], ids[0] + len(ids))):
             raise BadQuestion(f"brokers: consecutive ids are needed, not {ids}")
         name = f"c{next(self._numbers)}"
-        rest, security = translated({**_SETTINGS, **question.get("settings", {})}, self._directory / name)
+        rest, security = translated(_as_kafka(question.get("settings", {})), self._directory / name)
         settings, ignored = _known(rest)
-        own = {int(broker): _known(each) for broker, each in question.get("own_settings", {}).items()}
+        settings |= _security(self._directory / name, question.get("security", "PLAINTEXT"), question.get("users", {}))
+        own = {int(broker): _known(_replicas(each)) for broker, each in question.get("own_settings", {}).items()}
         cluster = ProcessCluster(
             self._directory / name,
             nodes=len(ids),
@@ -128,15 +131,60 @@ class Clusters:
         return self._clusters[name]
 
 
+def _security(directory: Path, protocol: str, users: Mapping[str, str]) -> dict[str, object]:
+    """The settings of nodes that authenticate clients and each other. Raises BadQuestion."""
+    if not users:
+        return {}  # what there is to say is in Kafka's settings
+    if protocol != "SASL_PLAINTEXT":
+        raise BadQuestion(f"users: those of SASL_PLAINTEXT, not of {protocol}")
+    directory.mkdir(parents=True, exist_ok=True)
+    node = next(iter(users))
+    for name, text in (("users", "".join(f"{each}={users[each]}\n" for each in users)), ("password", users[node])):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o600)
+    return {
+        "listener.security.protocol": protocol,
+        "rpc.security.protocol": protocol,
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.plain.users.location": directory / "users",
+        "inter.broker.username": node,
+        "inter.broker.password": f"file:{directory / 'password'}",
+    }
+
+
+#: Key of Kafka -> ours, which does the same.
+_OTHER_NAMES = {"producer.id.expiration.check.interval.ms": "log.retention.check.interval.ms"}
+
+
+def _as_kafka(asked: Mapping[str, Any]) -> dict[str, object]:
+    """With what makes ours behave as Kafka does without the setting."""
+    settings = {**_SETTINGS, **asked}
+    settings = _replicas({"default.replication.factor": 1, **settings})
+    # A node's session must end before its leader may be missed.
+    lag_ms = int(settings.get("replica.lag.time.max.ms", 30_000))
+    settings["zookeeper.session.timeout.ms"] = min(settings["zookeeper.session.timeout.ms"], lag_ms * 3 // 4)
+    return settings
+
+
+def _replicas(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Topics that a client's use creates have as many replicas as others."""
+    if "default.replication.factor" not in settings:
+        return dict(settings)
+    return {"auto.create.topics.replication.factor": settings["default.replication.factor"], **settings}
+
+
 def _known(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
     """What a node of ours takes, and why not the others."""
     taken: dict[str, object] = {}
     refused: dict[str, str] = {}
-    for key, value in settings.items():
+    needed = {key: str(settings[key]) for key in ("zookeeper.session.timeout.ms",) if key in settings}
+    for asked, value in settings.items():
+        key = _OTHER_NAMES.get(asked, asked)
         try:
-            broker_config({key: str(value)})
+            broker_config({**needed, key: str(value)})
         except ConfigError as error:
-            refused[key] = str(error)
+            refused[asked] = str(error)
         else:
             taken[key] = value
     return taken, refused

@@ -66,6 +66,8 @@ class Suite(NamedTuple):
     only: Sequence[str] = ()
     #: The directory of our classes; "core" has an agent instead of twins, and nodes in the control server's process (ADR 72).
     ours: str = "java"
+    #: Of JUnit.
+    flags: Sequence[str] = ()
 
     @property
     def file(self) -> str:
@@ -142,7 +144,7 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
         classes = _classes(suite, found, wanted)
         for first in range(0, len(classes), _IN_ONE_JVM):
             some = classes[first : first + _IN_ONE_JVM]
-            of_some = await _some(some, method, ours, found, directory, port, suite.file, agents)
+            of_some = await _some(some, method, ours, found, directory, port, suite, agents)
             click.echo(
                 f"{', '.join(some)}: {len(of_some)} tests, {list(of_some.values()).count('failed')} failed", err=True
             )
@@ -157,18 +159,18 @@ async def _some(
     found: Path,
     directory: Path,
     port: int,
-    jar: str,
+    suite: Suite,
     agents: Sequence[str],
 ) -> dict[str, str]:
     """Outcomes of a few classes, in one JVM. A test that is running at the deadline has failed, and what did not run is not there."""
-    short = classes[0].rpartition(".")[2]
+    short, jar = classes[0].rpartition(".")[2], suite.file
     reports = directory / short
     command = [
         java(), "-Xmx1G", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dkafkalite.control={port}", *agents,
         f"-Dlog4j2.configurationFile={ours / 'log4j2.xml'}", f"-Djava.io.tmpdir={_scratch(directory)}",
         "-cp", os.pathsep.join([str(ours / "classes"), str(found / jar), f"{found}/*"]),
         "org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner", "--details=testfeed", "--disable-ansi-colors",
-        f"--scan-classpath={found / jar}", f"--include-classname=({'|'.join(map(re.escape, classes))})(\\$.*)?", f"--reports-dir={reports}",
+        f"--scan-classpath={found / jar}", f"--include-classname=({'|'.join(map(re.escape, classes))})(\\$.*)?", f"--reports-dir={reports}", *suite.flags,
     ]  # fmt: skip
     if method:
         command.append(f"--include-methodname=.*#{method}.*")

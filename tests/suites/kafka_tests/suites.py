@@ -25,6 +25,27 @@ _CORE = (
     "EdgeCaseRequestTest", "FetchRequestMaxBytesTest", "FetchRequestTest", "ListOffsetsRequestTest", "OffsetsForLeaderEpochRequestTest",
     "ProduceRequestTest",
 )  # fmt: skip
+
+
+def _with_clusters(jar: str, package: str, left_out: Mapping[str, str]) -> Suite:
+    """Of a jar whose tests have @ClusterTest; Kafka's extension, which JUnit finds, reads it."""
+    tests = ("kafka-clients-integration-tests", "kafka-tools", "kafka-server")
+    flags = ("--config=junit.jupiter.extensions.autodetection.enabled=true",)
+    return Suite(jar, package, "clients-tools", tests, ("kafka-streams",), left_out, flags=flags)
+
+
+_KRAFT = "about metadata.version, which a cluster without KRaft does not have"
+_PLUGIN = "its cluster loads a class of the test as a plugin"
+_CLIENTS_LEFT_OUT = {
+    "AdminClientWithPoliciesIntegrationTest": _PLUGIN,
+    "CreateTopicsRequestWithPolicyTest": _PLUGIN,
+    "CustomQuotaCallbackTest": _PLUGIN,
+    "GroupAuthorizerIntegrationTest": "its principals come from a builder, which is a plugin of the broker",
+    "MetadataVersionIntegrationTest": _KRAFT,
+    "MetricsDuringTopicCreationDeletionTest": "reads the metrics in the broker's own JVM",
+    "SocketServerMemoryPoolTest": "reads the network threads' memory pool in the broker's own JVM",
+}
+
 #: By the name of the suite.
 ALL: Mapping[str, Suite] = {
     "kafka-streams": _suite("kafka-streams-integration-tests", "streams.integration"),
@@ -38,5 +59,7 @@ ALL: Mapping[str, Suite] = {
         only=_CORE,
         ours="core",
     ),
+    "kafka-clients": _with_clusters("kafka-clients-integration-tests", "org.apache.kafka", _CLIENTS_LEFT_OUT),
+    "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", {}),
     "mirror": _suite("connect-mirror", "connect.mirror.integration"),
 }

@@ -48,6 +48,17 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     assert one.value == "9"
 
 
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+async def test_the_assignment_interval_of_groups_is_changed_without_a_restart(broker: Broker, kind: str) -> None:
+    """Kafka's DynamicGroupConfigIntegrationTest does it for all brokers and for one."""
+    client = await broker.client()
+    key = f"group.{kind}.assignment.interval.ms"
+    assert await alter(client, (key, 0, "4000"), name="", kind=BROKER) == 0
+    assert await alter(client, (key, 0, "5000"), name="1", kind=BROKER) == 0
+    [one] = (await described(client, key, name="1", kind=BROKER)).configs
+    assert (one.value, one.config_source, one.read_only) == ("5000", 2, False)
+
+
 @pytest.mark.parametrize("version", range(5))
 async def test_a_brokers_configuration(broker: Broker, version: int) -> None:
     client = await broker.client()

@@ -30,14 +30,19 @@ public final class Control implements AutoCloseable {
         System.setProperty("http.keepAlive", "false");
     }
 
-    /** Starts a cluster; `settings` of all brokers, `own` those of one. Throws IllegalStateException with the server's reason. */
     public Control(List<Integer> ids, Map<String, String> settings, Map<Integer, Map<String, String>> own, int disks, String security) {
+        this(ids, settings, own, disks, security, Map.of());
+    }
+
+    /** Starts a cluster; `settings` of all brokers, `own` those of one; the brokers are the first of `users`. Throws IllegalStateException with the server's reason. */
+    public Control(List<Integer> ids, Map<String, String> settings, Map<Integer, Map<String, String>> own, int disks, String security, Map<String, String> users) {
         Map<String, Object> question = new HashMap<>();
         question.put("brokers", ids);
         question.put("settings", settings);
         question.put("own_settings", own);
         question.put("disks", disks);
         question.put("security", security);
+        question.put("users", users);
         JsonNode answer = ask("POST", "/clusters", question);
         id = answer.get("id").asText();
         answer.get("brokers").fields().forEachRemaining(each -> brokers.put(Integer.valueOf(each.getKey()), each.getValue().asText()));

@@ -9,7 +9,9 @@ import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.test.ClusterInstance;
+import org.apache.kafka.common.test.JaasUtils;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.TestKitDefaults;
 import org.apache.kafka.common.test.api.Type;
@@ -23,6 +25,8 @@ import org.junit.jupiter.api.extension.ExecutionCondition;
 import org.junit.jupiter.api.extension.Extension;
 import org.junit.jupiter.api.extension.TestTemplateInvocationContext;
 
+import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -48,11 +52,13 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
     @Override
     public List<Extension> getAdditionalExtensions() {
+        Instance instance = new Instance(config, isCombined ? Type.CO_KRAFT : Type.KRAFT);
+        ClusterInstanceParameterResolver parameters = new ClusterInstanceParameterResolver(instance);
         if (isCombined && config.clusterTypes().contains(Type.KRAFT)) {
             ExecutionCondition once = context -> ConditionEvaluationResult.disabled("kafkalite has one kind of cluster");
-            return List.of(once);
+            // Test classes whose constructor has the parameter are made before they are asked.
+            return List.of(once, parameters);
         }
-        Instance instance = new Instance(config, isCombined ? Type.CO_KRAFT : Type.KRAFT);
         return List.of(
             (BeforeEachCallback) context -> {
                 if (config.isAutoStart()) {
@@ -60,7 +66,7 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
                 }
             },
             (AfterTestExecutionCallback) context -> instance.stop(),
-            new ClusterInstanceParameterResolver(instance)
+            parameters
         );
     }
 
@@ -84,9 +90,17 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             int first = TestKitDefaults.BROKER_ID_OFFSET;
             List<Integer> ids = IntStream.range(first, first + config.numBrokers()).boxed().toList();
             Map<Integer, Map<String, String>> own = config.perServerOverrideProperties();
-            control = new Control(
-                ids, config.serverProperties(), own, config.numDisksPerBroker(), config.brokerSecurityProtocol().name);
-            brokers = new Brokers(control, config.serverProperties(), own, this::admin);
+            Map<String, String> settings = new HashMap<>(config.serverProperties());
+            Map<String, String> users = new LinkedHashMap<>();
+            if (config.brokerSecurityProtocol() == SecurityProtocol.SASL_PLAINTEXT) {
+                users.put(JaasUtils.KAFKA_PLAIN_ADMIN, JaasUtils.KAFKA_PLAIN_ADMIN_PASSWORD);
+                users.put(JaasUtils.KAFKA_PLAIN_USER1, JaasUtils.KAFKA_PLAIN_USER1_PASSWORD);
+                settings.putIfAbsent("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
+                settings.putIfAbsent("allow.everyone.if.no.acl.found", "false");
+                settings.putIfAbsent("super.users", "User:" + JaasUtils.KAFKA_PLAIN_ADMIN);
+            }
+            control = new Control(ids, settings, own, config.numDisksPerBroker(), config.brokerSecurityProtocol().name, users);
+            brokers = new Brokers(control, settings, own, this::admin);
         }
 
         private Brokers started(String what) {
