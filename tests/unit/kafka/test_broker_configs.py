@@ -136,3 +136,14 @@ def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:
     assert len(absent) == len(set(absent))
     known = {*BROKER_KEYS, *TOPIC_KEYS, *ALIASES, *UNITS, *TRUE_VALUES}
     assert not known & set(absent)
+
+
+async def test_a_group_without_a_setting_shows_where_the_value_in_force_comes_from(broker: Broker) -> None:
+    client = await broker.client()
+    key = "group.consumer.assignment.interval.ms"
+    assert await alter(client, (key, 0, "2000"), name="", kind=BROKER) == 0
+    assert await alter(client, (key, 0, "3000"), name="1", kind=BROKER) == 0
+    [entry] = (await described(client, "consumer.assignment.interval.ms", name="g", kind=32)).configs
+    found = [(each.source, each.name, each.value) for each in entry.synonyms]
+    assert found == [(2, key, "3000"), (3, key, "2000"), (5, key, "0")]
+    assert entry.config_source == 2
