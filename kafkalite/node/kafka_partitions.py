@@ -120,6 +120,10 @@ class NodePartitions:
         hosted = self._replicas.hosted.get(partition)
         return hosted.leader.leader_epoch if hosted is not None and hosted.leader is not None else None
 
+    def may_be_replaced(self, partition: TopicPartition) -> bool:
+        hosted = self._replicas.hosted.get(partition)
+        return hosted is not None and hosted.leader is not None and self._replicas.hosted.may_be_replaced(hosted)
+
     async def leadership_changed(self) -> None:
         await self._replicas.hosted.leadership.wait(_LEADERSHIP_POLL_S)
 

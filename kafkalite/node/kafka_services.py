@@ -188,6 +188,9 @@ class NodeServices:
     def topic_name(self, topic_id: TopicId) -> str | None:
         return self._node.metadata.topic_name(topic_id)
 
+    def is_deleted(self, name: str, topic_id: TopicId) -> bool:
+        return (name, topic_id) in self._node.metadata.deleted
+
     def features(self) -> Finalized:
         stored = self._node.settings.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
         return finalized(self._node.metadata.brokers(), stored, self._node.settings.configs.features_written_at)

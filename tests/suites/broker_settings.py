@@ -51,6 +51,13 @@ def translated(settings: Mapping[str, object], directory: Path) -> tuple[dict[st
     return rest, ours
 
 
+def as_named(address: str, ours: Mapping[str, object]) -> str:
+    """Where a node listens, with the host that its first listener was given: its certificate has that name."""
+    for given in _pairs(str(ours.get("listeners", "")), "://").values():
+        return f"{given.rpartition(':')[0]}:{address.rpartition(':')[2]}"
+    return address
+
+
 def _pairs(text: str, between: str) -> dict[str, str]:
     """Name of a listener -> what stands behind it, without the controller's."""
     found = dict(each.strip().split(between, 1) for each in text.split(",") if each.strip())

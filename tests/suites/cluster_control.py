@@ -37,7 +37,7 @@ import structlog
 from kafkalite.config import broker_config
 from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
-from tests.suites.broker_settings import translated
+from tests.suites.broker_settings import as_named, translated
 from tests.suites.loopback_clusters import LoopbackClusters
 
 #: What tests of Kafka expect of a cluster unless they say otherwise.
@@ -97,12 +97,8 @@ class Clusters:
         self._clusters[name] = cluster
         for _, refused in own.values():
             ignored |= refused
-        return {
-            "id": name,
-            "bootstrap": ",".join(cluster.bootstrap),
-            "brokers": {str(broker): cluster.kafka(broker) for broker in ids},
-            "ignored": ignored,
-        }
+        brokers = {str(broker): as_named(cluster.kafka(broker), security) for broker in ids}
+        return {"id": name, "bootstrap": ",".join(brokers.values()), "brokers": brokers, "ignored": ignored}
 
     def change(self, name: str, broker: int, verb: str) -> None:
         """Raises BadQuestion, ProcessFailed."""

@@ -49,6 +49,7 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     },
     "kafka-streams": {
         "PurgeRepartitionTopicIntegrationTest": _INTERNAL_SETTING,
+        "KafkaStreamsTelemetryIntegrationTest.shouldPush": "loads a plugin of Java into the broker, which shows what clients push",
     },
     "kafka-core": {
         "testConsumerGroupHeartbeatWithRegex": "expects that the first heartbeat has no assignment yet; here the expression is matched at once",

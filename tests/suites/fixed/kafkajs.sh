@@ -22,5 +22,5 @@ for size in 256 512; do
     users localhost:9092 testscram SCRAM-SHA-$size "testtestscram=$size"
 done
 cd "$WORK/source" || exit 1
-KAFKA_VERSION=2.4 NODE_ENV=test KAFKAJS_DEBUG_PROTOCOL_BUFFERS=1 JEST_JUNIT_OUTPUT="$REPORT" JEST_JUNIT_OUTPUT_FILE="$REPORT" \
+KAFKA_VERSION=2.4 NODE_ENV=test KAFKAJS_DEBUG_PROTOCOL_BUFFERS=1 JEST_JUNIT_OUTPUT_DIR="$(dirname "$REPORT")" JEST_JUNIT_OUTPUT_NAME="$(basename "$REPORT")" \
     node_modules/.bin/jest --ci --maxWorkers=1 --forceExit --testPathPattern "${ONLY:-src/(broker|admin|producer|consumer|cluster)/}"

@@ -23,11 +23,12 @@ from tests.interop.conftest import install, scratch
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 #: Of one class.
-_DEADLINE_S = 900
+_DEADLINE_S = 1800
 #: Starting a JVM with JUnit and Kafka takes longer than many of the tests.
 _IN_ONE_JVM = 8
+#: Some tests look for what Kafka Streams logs at INFO.
 _LOGGING = """<Configuration status="WARN"><Appenders><Console name="C"><PatternLayout pattern="[%d] %p %m (%c)%n"/></Console>
-</Appenders><Loggers><Root level="WARN"><AppenderRef ref="C"/></Root></Loggers></Configuration>
+</Appenders><Loggers><Root level="INFO"><AppenderRef ref="C" level="WARN"/></Root></Loggers></Configuration>
 """
 _TESTS = ("kafka-clients", "kafka-server-common")
 _WHOLE = ("kafka-clients", "kafka-tools", "kafka_2.13", "kafka-test-common-runtime", "kafka-test-common-internal-api")
@@ -39,6 +40,7 @@ _OTHERS = (
     Artifact("mockito-junit-jupiter", "5.20.0", "org.mockito"),
     Artifact("hamcrest", "3.0", "org.hamcrest"),
     Artifact("bcpkix-jdk18on", "1.80", "org.bouncycastle"),
+    Artifact("httpclient", "4.5.14", "org.apache.httpcomponents"),
 )
 #: Kafka's helper for SASL names classes of a Kerberos server, which no test here starts.
 _KERBEROS = tuple(
@@ -58,10 +60,16 @@ class Suite(NamedTuple):
     tests: Sequence[str]
     whole: Sequence[str]
     left_out: Mapping[str, str] = {}
+    #: What of the jar has to lie in a directory, as a test lists it.
+    resources: str = ""
     #: Classes by their names, if not all of the package.
     only: Sequence[str] = ()
     #: The directory of our classes; "core" has an agent instead of twins, and nodes in the control server's process (ADR 72).
     ours: str = "java"
+
+    @property
+    def file(self) -> str:
+        return f"{self.jar}-{SERVICES_VERSION}-test.jar"
 
 
 def _jars(suite: Suite) -> Path:
@@ -83,12 +91,16 @@ def _compiled(suite: Suite, found: Path) -> Path:
         ["sh", "-c", f"printf '{manifest}' > manifest && jar cfm agent.jar manifest -C classes ."],
     )
     (directory / "log4j2.xml").write_text(_LOGGING)
+    if suite.resources:
+        with zipfile.ZipFile(found / suite.file) as jar:
+            wanted = [name for name in jar.namelist() if name.startswith(suite.resources)]
+            jar.extractall(directory / "classes", wanted)
     return directory
 
 
 def _classes(suite: Suite, found: Path, only: str) -> list[str]:
     """Names of the outermost classes that may hold tests."""
-    with zipfile.ZipFile(found / f"{suite.jar}-{SERVICES_VERSION}-test.jar") as jar:
+    with zipfile.ZipFile(found / suite.file) as jar:
         names = [name[: -len(".class")].replace("/", ".") for name in jar.namelist() if name.endswith("Test.class")]
     chosen = [name for name in names if name.startswith(suite.package + ".") and "$" not in name]
     if suite.only:
@@ -123,7 +135,6 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
     directory.mkdir(parents=True, exist_ok=True)
     wanted, _, method = only.partition("#")
     outcome: dict[str, str] = {}
-    jar = f"{suite.jar}-{SERVICES_VERSION}-test.jar"
     is_core = suite.ours == "core"
     mockito = f"-javaagent:{found / f'mockito-core-{_MOCKITO}.jar'}"
     agents = [mockito, f"-javaagent:{ours / 'agent.jar'}"] if is_core else []
@@ -131,7 +142,7 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
         classes = _classes(suite, found, wanted)
         for first in range(0, len(classes), _IN_ONE_JVM):
             some = classes[first : first + _IN_ONE_JVM]
-            of_some = await _some(some, method, ours, found, directory, port, jar, agents)
+            of_some = await _some(some, method, ours, found, directory, port, suite.file, agents)
             click.echo(
                 f"{', '.join(some)}: {len(of_some)} tests, {list(of_some.values()).count('failed')} failed", err=True
             )

@@ -28,7 +28,7 @@ _CORE = (
 #: By the name of the suite.
 ALL: Mapping[str, Suite] = {
     "kafka-streams": _suite("kafka-streams-integration-tests", "streams.integration"),
-    "connect": _suite("connect-runtime", "connect.integration"),
+    "connect": _suite("connect-runtime", "connect.integration")._replace(resources="test-plugins/"),
     "kafka-core": Suite(
         "kafka_2.13",
         "kafka",

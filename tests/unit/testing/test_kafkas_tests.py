@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafkalite.config import broker_config
-from tests.suites.broker_settings import translated
+from tests.suites.broker_settings import as_named, translated
 from tests.suites.kafka_tests.runner import fed, outcomes
 
 _JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="super" password="p" user_super="p" user_a="q";'
@@ -38,6 +38,8 @@ def test_listeners_of_kafkas_tests(tmp_path: Path) -> None:
 
     _, ours = translated({"listener.security.protocol.map": "EXTERNAL:SSL,CONTROLLER:SSL"}, tmp_path)
     assert ours["listeners"] == "EXTERNAL://localhost:0" and ours["rpc.security.protocol"] == "PLAINTEXT"
+    assert as_named("127.0.0.1:5", ours) == "localhost:5"
+    assert as_named("127.0.0.1:5", {}) == "127.0.0.1:5"
 
 
 def test_a_test_that_has_only_begun_has_failed() -> None:
