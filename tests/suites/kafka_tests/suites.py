@@ -54,7 +54,7 @@ ALL: Mapping[str, Suite] = {
         "kafka_2.13",
         "kafka",
         "core",
-        ("kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server"),
+        ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server"),
         (),
         only=_CORE,
         ours="core",
