@@ -24,7 +24,7 @@ from kafkalite.resource_configs import (
 )
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS_TYPE, GROUP = 2, 4, 8, 16, 32
-_SOURCE_STATIC, _SOURCE_DEFAULT = 4, 5
+_SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 2, 3, 4, 5
 #: Resource type -> (type of the entity in ZooKeeper, its keys, Kafka's ConfigSource).
 ENTITIES: Mapping[int, tuple[str, Mapping[str, Key], int]] = {
     CLIENT_METRICS_TYPE: (CLIENT_METRICS, CLIENT_METRICS_KEYS, 7),
@@ -56,6 +56,7 @@ class EntityConfigs:
         entity_type, keys, dynamic = ENTITIES[resource.resource_type]
         settings = await self._services.entity_overrides(entity_type, _named(resource.resource_name))
         wanted = set(resource.configuration_keys or ()) or keys.keys()
+        layers = await self._broker_layers() if resource.resource_type == GROUP else []
         response = wire.DescribeConfigsResponse
         entries = []
         for name, key in sorted(keys.items()):
@@ -65,7 +66,7 @@ class EntityConfigs:
             held, inherited = value(keys, settings, name), []
             if resource.resource_type == GROUP:
                 held = group_setting(settings, name, self._services.config)
-                inherited = _of_broker(name, self._services.static_config)
+                inherited = _of_broker(name, self._services.static_config, layers)
             values += inherited or [(_SOURCE_DEFAULT, name, _text(key.default))]
             entries.append(
                 response.DescribeConfigsResourceResult(
@@ -81,6 +82,11 @@ class EntityConfigs:
                 )
             )
         return entries
+
+    async def _broker_layers(self) -> list[tuple[int, Mapping[str, str]]]:
+        """Dynamic settings that hold here, the strongest first: (source, key -> value)."""
+        own = await self._services.broker_overrides(self._services.broker_id)
+        return [(_SOURCE_DYNAMIC_BROKER, own), (_SOURCE_DYNAMIC_DEFAULT, await self._services.broker_overrides(None))]
 
     async def alter(
         self, resource_type: int, name: str, changes: Sequence[Any], change: Change, *, validate_only: bool
@@ -124,7 +130,9 @@ class EntityConfigs:
         return response(config_resources=[response.ConfigResource(*each) for each in found])
 
 
-def _of_broker(name: str, static: BrokerConfig) -> list[tuple[int, str, str]]:
+def _of_broker(
+    name: str, static: BrokerConfig, layers: Sequence[tuple[int, Mapping[str, str]]]
+) -> list[tuple[int, str, str]]:
     """What holds for a group that does not set `name`: (source, name of the broker's setting, value), strongest first."""
     found = BROKER_KEYS.get(f"group.{name}")
     if found is None:
@@ -133,7 +141,8 @@ def _of_broker(name: str, static: BrokerConfig) -> list[tuple[int, str, str]]:
     values = [(_SOURCE_DEFAULT, f"group.{name}", _text(spec.default))]
     if (text := _text(getattr(static, spec.name))) != values[0][2]:
         values.insert(0, (_SOURCE_STATIC, f"group.{name}", text))
-    return values
+    key = f"group.{name}"
+    return [*((source, key, settings[key]) for source, settings in layers if key in settings), *values]
 
 
 def _named(name: str) -> str:
