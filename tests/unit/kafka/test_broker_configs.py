@@ -57,6 +57,9 @@ async def test_the_assignment_interval_of_groups_is_changed_without_a_restart(br
     assert await alter(client, (key, 0, "5000"), name="1", kind=BROKER) == 0
     [one] = (await described(client, key, name="1", kind=BROKER)).configs
     assert (one.value, one.config_source, one.read_only) == ("5000", 2, False)
+    [of_group] = (await described(client, f"{kind}.assignment.interval.ms", name="g", kind=32)).configs
+    assert (of_group.config_source, [each.source for each in of_group.synonyms][:2]) == (2, [2, 3])
+    assert [each.value for each in of_group.synonyms][:2] == ["5000", "4000"]
 
 
 @pytest.mark.parametrize("version", range(5))
