@@ -75,7 +75,7 @@ contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and
 interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Go, Kafka's tools, Streams, Connect
 	KAFKALITE_INTEROP=all $(PY) -m pytest tests/interop
 
-suites: $(VENV)/.complete ## other people's own test suites: franz-go, librdkafka, kafka-python, … (SUITE=NAME; SOURCES=DIR: checkouts; needs Go, npm, gcc)
+suites: $(VENV)/.complete ## other people's own test suites: franz-go, librdkafka, kafka-python, Apache Kafka's, … (SUITE=NAME; SOURCES=DIR: checkouts; needs Go, npm, gcc, Java)
 	$(PY) -m tests.suites $(SUITE) $(if $(SOURCES),--sources $(SOURCES))
 
 console: $(VENV)/.complete ## the console in Chromium, by clicks (apt: chromium chromium-driver); SCREENSHOTS=1 writes docs/images

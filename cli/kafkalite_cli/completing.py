@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -35,6 +36,8 @@ _MAX_NAMES = 5_000
 _MAX_FILES = 20
 #: A shell lists no more.
 _MAX_SHOWN = 500
+#: A name that is no option, and means nothing else to a shell.
+_PLAIN = re.compile(r"(?!-)[\w./:=@%+,-]+")
 
 
 def _cache() -> Path:
@@ -199,8 +202,8 @@ class _Names(ShellComplete):
             fitting = [word for word in words(ctx, incomplete) if word.startswith(incomplete)]
         except (KafkaliteError, click.ClickException, OSError, ValueError, RuntimeError):  # the last one: no home
             return []
-        # What a terminal would not show as it is, a shell must not insert.
-        return [CompletionItem(word) for word in fitting if word.isprintable()][:_MAX_SHOWN]
+        # Clients choose the names of groups, and bash inserts a name as it is: one like `$(reboot)` would run with the command.
+        return [CompletionItem(word) for word in fitting if _PLAIN.fullmatch(word)][:_MAX_SHOWN]
 
 
 class _Bash(_Names, BashComplete):

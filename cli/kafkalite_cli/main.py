@@ -180,6 +180,8 @@ def _with_command(said: str, context: click.Context | None) -> str:
     from kafkalite_cli.admin.command import admin
 
     group = context.command if context is not None else cli
+    if found[1] == "help" and context is not None:
+        return f"{found[0]}. Use '{context.command_path} --help'."
     name = "" if group is cli else group.name or ""
     if hint := hints.for_command(found[1], admin.list_commands(click.Context(admin)), name):
         return f"{found[0]}. Use {hint}."

@@ -33,6 +33,19 @@ class Whole(click.IntRange):
         return number
 
 
+class Count(Whole):
+    """A number of something that has names, too: a list of names is refused with a word about the option that takes them."""
+
+    def __init__(self, low: int, hint: str) -> None:
+        super().__init__(low)
+        self._hint = hint
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, str) and "," in value:
+            self.fail(f"{value!r} is a list: {self._hint}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Real(click.FloatRange):
     """A number that is one: the range of click lets nan through, for it is neither too small nor too large."""
 
@@ -72,7 +85,8 @@ def parse_partition(text: str) -> TopicPartition:
     """ "t-0". Raises click.BadParameter."""
     topic, dash, number = text.rpartition("-")
     if not dash or not topic or not is_whole(number):
-        raise click.BadParameter(f"{text!r} is not TOPIC-PARTITION")
+        example = f", for example {text}-0" if re.fullmatch(r"[\w.-]{1,100}", text, re.ASCII) else ""
+        raise click.BadParameter(f"{text!r} is not TOPIC-PARTITION{example}")
     return TopicPartition(topic, int(number))
 
 

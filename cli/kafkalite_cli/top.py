@@ -25,7 +25,8 @@ from kafkalite_cli.admin.move_progress import duration
 from kafkalite_cli.output import Output, client_options, connect, ids_text, run_async, size_text
 from kafkalite_cli.parameters import Real, Whole
 
-STATES = ("all", "troubled", "offline", "moving", "internal")
+#: user: without internal topics.
+STATES = ("user", "all", "troubled", "offline", "moving", "internal")
 #: Lines of the screen that are not rows of partitions: the headings.
 _MIN_ROWS = 5
 #: Columns that go first where the terminal is narrow, and those whose cells may be cut there.
@@ -36,6 +37,7 @@ _LEAST_DISKS = 24
 _GAP = 2
 #: Longer cells may be cut: a state can be an error.
 _LONGEST_KEPT = 22
+_STATE_TEXTS = {"": "all", "user": "without internal topics"}
 _HELP = "q quit · ↑↓ or n/p page · s next state filter"
 
 
@@ -47,7 +49,9 @@ _HELP = "q quit · ↑↓ or n/p page · s next state filter"
 @click.option("--filter", "text", default="", help="Only partitions whose TOPIC-P contains this.")
 @click.option("--topic", default="", help="Only this topic's partitions.")
 @click.option(
-    "--state", type=click.Choice(STATES), default="all", show_default=True, help="Only partitions in this state."
+    "--state",
+    type=click.Choice(STATES),
+    help="Only partitions in this state [default: user, without internal topics; with --topic or --filter all].",
 )
 @click.option("--broker", type=Whole(0), help="Only partitions with a replica on this broker.")
 @click.option(
@@ -60,7 +64,7 @@ def top(
     interval: float,
     text: str,
     topic: str,
-    state: str,
+    state: str | None,
     broker: int | None,
     limit: int | None,
     bootstrap: str,
@@ -77,10 +81,11 @@ def top(
       kafkalite top --once --topic flights     one look, for a pipe
       kafkalite top --json | jq .problems
     """
+    wanted = state or ("all" if text or topic else "user")
     request = StatusRequest(
         text=text,
         topic=topic,
-        state="" if state == "all" else state,
+        state="" if wanted == "all" else wanted,
         broker_id=BrokerId(-1 if broker is None else broker),
         limit=50 if limit is None else limit,
     )
@@ -371,5 +376,5 @@ def _screen(answer: StatusResponse, request: StatusRequest, error: str, width: i
         parts += [Text(""), _grid(columns, rows, width)]
     first = request.offset + 1 if answer.partitions else 0
     last = request.offset + len(answer.partitions)
-    shown = f"{first:,}–{last:,} of {answer.partitions_matched:,} partitions ({request.state or 'all'}) · {_HELP}"
+    shown = f"{first:,}–{last:,} of {answer.partitions_matched:,} partitions ({_STATE_TEXTS.get(request.state, request.state)}) · {_HELP}"
     return Group(*parts, Text(shown, style="dim"))

@@ -95,7 +95,7 @@ class NewTopics:
                 if error.index == 0 and isinstance(error.error, NodeExistsError):
                     if await _is_written(zk, topic):
                         return  # by an earlier attempt of ours, whose answer was lost
-                    raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} already exists") from None
+                    raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.") from None
                 if isinstance(error.error, NoNodeError):
                     for parent in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_CHANGES):
                         await zk.ensure_path(parent)

@@ -193,7 +193,7 @@ class TopicAdmin:
         """The assignment. Raises ApiError."""
         check_name(topic.topic)
         if topic.topic in existing.topics:
-            raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} already exists")
+            raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.topic}' already exists.")
         clashing = existing.topics.clashing(topic.topic)
         if clashing is not None:
             reason = f"topic {topic.topic!r} collides with {clashing!r}: '.' and '_' are the same in metric names"

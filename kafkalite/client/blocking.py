@@ -267,7 +267,7 @@ class BlockingClient:
             time.sleep(pause)
 
     def _at_the_deadline(self, error: KafkaliteError) -> KafkaliteError:
-        """Whoever wants to know that no address has ever answered (`first_answer_ms`) need not try again then."""
+        """A caller that wants to know that no address has ever answered (`first_answer_ms`) need not try again then."""
         if self.config.first_answer_ms is None or self.view.brokers or not isinstance(error, RpcError):
             return error
         return BootstrapFailed(str(error))

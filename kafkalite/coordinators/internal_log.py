@@ -115,11 +115,23 @@ class InternalLog(Generic[State]):
         return self.state_of(partition_of(key, partitions))
 
     def state_of(self, partition: int) -> State:
+        """Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+
+        A node that may have been replaced sends its clients away: what it would say to a heartbeat, or of committed offsets, needs no
+        append, which would be refused.
+        """
+        target = TopicPartition(self.topic, partition)
         load = self._loads.get(partition)
-        led = self._services.partitions.leader_epoch(TopicPartition(self.topic, partition))
+        led = self._services.partitions.leader_epoch(target)
         if load is not None and load.is_ready and led == load.epoch:
+            if self.may_be_replaced(target):
+                raise api_error(ErrorCode.NOT_COORDINATOR, "another node may coordinate this by now")
             return load.state
         raise api_error(ErrorCode.NOT_COORDINATOR if led is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def may_be_replaced(self, target: TopicPartition) -> bool:
+        """Whether another node may coordinate what this partition owns."""
+        return self._services.partitions.may_be_replaced(target)
 
     def ready_state(self, partition: int) -> State | None:
         """The partition's state if it is loaded."""

@@ -183,6 +183,10 @@ class Partitions(Protocol):
         """The epoch in which this node leads the partition now; None: it does not."""
         ...
 
+    def may_be_replaced(self, partition: TopicPartition) -> bool:
+        """Whether another node may lead the partition that this node leads: nobody follows it, or it has lost its lease (ADR 15)."""
+        ...
+
     async def leadership_changed(self) -> None:
         """Return when `led_partitions` may have changed since the last call, or after a while."""
         ...
@@ -333,6 +337,10 @@ class Services(Protocol):
         ...
 
     def topic_name(self, topic_id: TopicId) -> str | None: ...
+
+    def is_deleted(self, name: str, topic_id: TopicId) -> bool:
+        """Whether this node has heard that the topic was deleted. One that is missing without that may have vanished (ADR 19)."""
+        ...
 
     def features(self) -> Finalized:
         """The features in force now, as this node knows them. Synchronous: a cache."""

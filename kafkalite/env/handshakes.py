@@ -155,7 +155,7 @@ class TlsListener:
                 await self._loop.connect_accepted_socket(
                     self._factory,
                     handshake.accepted,
-                    ssl=self._tls.context(),
+                    ssl=self._tls.context_at(self._loop.time()),
                     ssl_handshake_timeout=HANDSHAKE_S,
                     ssl_shutdown_timeout=SHUTDOWN_S,
                 )

@@ -18,7 +18,7 @@ from kafkalite.errors import AuthenticationFailed
 from kafkalite.http.page import Page, Query
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.access import Access
-from kafkalite.security.addresses import canonical
+from kafkalite.security.addresses import canonical, guesser
 from kafkalite.security.attempts import Attempts, KnownUsers
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.requirements import CONSOLE, HTTP, SCHEMAS, Scope
@@ -105,7 +105,7 @@ class HttpAuthenticator:
         asked = AuthenticatedRequest(principal, peer.host, query)
         must_prove = self.must_prove
         if must_prove and principal == ANONYMOUS and (path in CONSOLE or path in SCHEMAS):
-            return self._refusal(principal, peer)
+            return self._refusal(principal, peer, path)
         for need in row:
             if must_prove and principal == ANONYMOUS:
                 is_met = False
@@ -115,13 +115,14 @@ class HttpAuthenticator:
             if is_met:
                 continue
             if need.scope is not Scope.HIDE:
-                return self._refusal(principal, peer)
+                return self._refusal(principal, peer, path)
             asked = AuthenticatedRequest(principal, peer.host, query, sees_cluster=False)
         return asked
 
-    def _refusal(self, principal: Principal, peer: HttpPeer) -> Page:
+    def _refusal(self, principal: Principal, peer: HttpPeer, path: str) -> Page:
         if principal != ANONYMOUS:
-            return Page(f"{principal} may not describe the cluster\n".encode(), status=403)
+            instead = "; /console shows the topics and groups that you may see" if path == "/" else ""
+            return Page(f"{principal} may not describe the cluster{instead}\n".encode(), status=403)
         if self._security is None or not self._security.schemes:
             text = "an anonymous client may not describe the cluster; see http.security.protocol (docs/security.md)\n"
             return Page(text.encode(), status=403)
@@ -167,7 +168,7 @@ class HttpAuthenticator:
                     return self._too_often(peer, wait_s)
                 if owner is not None:
                     return self._succeeded(owner, peer)
-                self._attempts.begin(canonical(peer.host))
+                self._attempts.begin(guesser(peer.host))
                 raise AuthenticationFailed("unknown token")
             return await self._password(login, peer)
         except _WrongPassword as error:
@@ -182,7 +183,7 @@ class HttpAuthenticator:
     async def _password(self, login: HttpLogin, peer: HttpPeer) -> Principal | Page:
         """Raises _WrongPassword."""
         assert self._security is not None and self._security.logins is not None
-        logins, host = self._security.logins, canonical(peer.host)
+        logins, host = self._security.logins, guesser(peer.host)
         evidence = logins.evidence(login.user)
         is_remembered = logins.is_remembered(login, evidence)
         if wait_s := self._wait_s(peer, login.user if is_remembered else None):
@@ -207,8 +208,9 @@ class HttpAuthenticator:
 
     def _wait_s(self, peer: HttpPeer, user: str | None) -> float:
         """How long this address must wait; 0: not at all. `user`: whose password or token it has sent, None: nobody's that is known."""
-        host = canonical(peer.host)
-        return 0.0 if user is not None and (host, user) in self._known else self._attempts.wait_s(host)
+        if user is not None and (canonical(peer.host), user) in self._known:
+            return 0.0
+        return self._attempts.wait_s(guesser(peer.host))
 
     def _succeeded(self, user: str, peer: HttpPeer) -> Principal:
         assert self._security is not None

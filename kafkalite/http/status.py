@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: In the order in which they run.
-_SCRIPTS = ("base.js", "cluster.js", "topics.js", "messages.js", "groups.js", "operators.js", "start.js")
+_SCRIPTS = ("base.js", "cluster.js", "topics.js", "messages.js", "groups.js", "schemas.js", "operators.js", "start.js")
 #: One node's patience when it is asked why.
 _WHY_S = 3.0
 

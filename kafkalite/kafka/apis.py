@@ -44,6 +44,10 @@ OFFERED = {
 #: (KAFKA-18659), yet they carry message formats before version 2.
 _REFUSED = {"Produce": range(3)}
 
+#: Their answers say offsets, and a client takes the last one for the newest: an end offset from before the records of a fetch in front of
+#: it makes a consumer's lag negative, and Kafka Streams then waits for the partition's next record.
+_IN_TURN = frozenset({"ListOffsets", "OffsetForLeaderEpoch", "OffsetFetch"})
+
 
 def is_served(name: str, version: int) -> bool:
     """Whether an advertised version of the API `name` is served (rather than refused)."""
@@ -79,5 +83,6 @@ def make_apis(
             many=many.get(name),
             recall=recall.get(name),
             in_place=in_place.get(name, ELEMENTS_AT_ONCE),
+            is_in_turn=name in _IN_TURN,
         )
     return table

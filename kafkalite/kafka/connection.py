@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from kafkalite.env.fair_queue import Owner
@@ -212,6 +213,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._dispatch(view, *parse_header(view))
         except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
             self.refuse("request.malformed", str(error))
+        return self._held_for(began)
+
+    def _held_for(self, began: float) -> float:
+        """The seconds that the request took of the loop."""
         took = self.listener.monotonic() - began
         if took > COUNTED_S and (served := self._served) is not None:
             assert served.api is not None
@@ -242,7 +247,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return
         request = self._served = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
-        self.listener.handle(request, message)
+        if api.is_in_turn and len(self._waiting) > 1:
+            request.postponed = partial(self.listener.handle, request, message)
+        else:
+            self.listener.handle(request, message)
 
     def _dispatch_large(self, body: bytes, api: OfferedApi, version: int, correlation_id: int, client_id: str) -> None:
         """The request is served in slices, and those behind it wait."""
@@ -250,7 +258,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._waiting.append(request)
         self.out.hold(len(body))
         self.hold_requests()
-        self.listener.handle_large(request, body)
+        if api.is_in_turn and len(self._waiting) > 1:
+            request.postponed = partial(self.listener.handle_large, request, body)
+        else:
+            self.listener.handle_large(request, body)
 
     def _unsupported(
         self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
@@ -280,10 +291,25 @@ class KafkaConnection(asyncio.BufferedProtocol):
             first.buffers = []  # a remaining reference to the request must not keep its response
             if first.throttle is not None and first.throttle.throttle_ms:
                 self.mute(first.throttle.throttle_ms)
+        if waiting and waiting[0].postponed is not None:
+            asyncio.get_running_loop().call_soon(self._begin_first)
         if not self._is_parsing and not self._is_flush_due:
             # Many requests may complete in this turn of the loop: write once, at its end.
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush_later)
+
+    def _begin_first(self) -> None:
+        """The oldest request has waited for its turn."""
+        if self.is_closed or not self._waiting or (begin := self._waiting[0].postponed) is None:
+            return
+        self._served = self._waiting[0]
+        self._served.postponed = None
+        began = self.listener.monotonic()
+        try:
+            begin()
+        except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
+            self.refuse("request.malformed", str(error))
+        self._held_for(began)
 
     def send_bare(self, token: bytes) -> None:
         """An answer without a header (SASL after SaslHandshake v0), in turn."""

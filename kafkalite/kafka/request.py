@@ -51,6 +51,8 @@ class OfferedApi:
     in_place: int = ELEMENTS_AT_ONCE
     #: What stands for a request that hardly differs from the last one of its connection.
     recall: Recall | None = None
+    #: It is started when all requests before it on its connection have been answered (Kafka serves all requests so).
+    is_in_turn: bool = False
 
     @property
     def response_name(self) -> str:
@@ -90,6 +92,7 @@ class Request:
         "counted",
         "denied",
         "is_answered",
+        "postponed",
         "returned",
         "throttle",
         "version",
@@ -110,6 +113,8 @@ class Request:
         #: Bytes of them that the listener counts as memory.
         self.counted = 0
         self.is_answered = False
+        #: Starts it, while it waits for its turn.
+        self.postponed: Callable[[], None] | None = None
         #: Called if the connection is lost before the answer: ends what waits for it.
         self.abandoned: Callable[[], None] = _nothing
         #: Monotonic seconds: when the handler was called, and when it returned.

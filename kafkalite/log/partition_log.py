@@ -251,9 +251,9 @@ class PartitionLog(AppendableLog):
 
     async def close_cleanly(self) -> None:
         """Make everything durable that the next start does not check. Call `close` afterwards. Raises StorageError."""
+        self.prepare_clean_close()  # first, so that the directory is synced once for all files
         if self.is_dirty:
             await self.flush()
-        self.prepare_clean_close()
         await self._flusher.sync_indexes()
 
     def use_handles(self, handles: HandleCache) -> None:

@@ -120,6 +120,10 @@ class NodePartitions:
         hosted = self._replicas.hosted.get(partition)
         return hosted.leader.leader_epoch if hosted is not None and hosted.leader is not None else None
 
+    def may_be_replaced(self, partition: TopicPartition) -> bool:
+        hosted = self._replicas.hosted.get(partition)
+        return hosted is not None and hosted.leader is not None and self._replicas.hosted.may_be_replaced(hosted)
+
     async def leadership_changed(self) -> None:
         await self._replicas.hosted.leadership.wait(_LEADERSHIP_POLL_S)
 
@@ -154,9 +158,10 @@ class NodePartitions:
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
     ) -> tuple[LeaderEpoch, Offset]:
-        led = self._led(partition)
-        if current_epoch != NO_LEADER_EPOCH and (error := led.epoch_error(current_epoch)):
+        hosted = self._hosted(partition)
+        if current_epoch != NO_LEADER_EPOCH and (error := hosted.epoch_error(current_epoch)):
             raise api_error(error)
+        led = self._led(partition)
         if epoch > led.log.latest_epoch:
             # What a consumer has from there is not in this log (an unclean election): its end is unknown.
             return NO_LEADER_EPOCH, NO_OFFSET

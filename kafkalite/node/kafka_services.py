@@ -188,6 +188,9 @@ class NodeServices:
     def topic_name(self, topic_id: TopicId) -> str | None:
         return self._node.metadata.topic_name(topic_id)
 
+    def is_deleted(self, name: str, topic_id: TopicId) -> bool:
+        return (name, topic_id) in self._node.metadata.deleted
+
     def features(self) -> Finalized:
         stored = self._node.settings.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
         return finalized(self._node.metadata.brokers(), stored, self._node.settings.configs.features_written_at)
@@ -315,7 +318,10 @@ class NodeServices:
         moves: dict[str, list[TopicPartition]] = {}
         for partition, path in assignments.items():
             moves.setdefault(path, []).append(partition)
-        return await self._node.admin.log_dirs.alter_replica_log_dirs(moves)
+        codes = await self._node.admin.log_dirs.alter_replica_log_dirs(moves)
+        unknown, known = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, self._node.metadata.partition
+        is_missing = ErrorCode.REPLICA_NOT_AVAILABLE  # here; but there may be no such partition at all
+        return {key: unknown if code is is_missing and known(key) is None else code for key, code in codes.items()}
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         first, count = await self._node.producer_ids.block()

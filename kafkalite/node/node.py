@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ from kafkalite.env import Env
 from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import CannotListen, KafkaliteError, StartupRefused
+from kafkalite.errors import CannotListen, StartupRefused
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
@@ -61,6 +60,7 @@ from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.membership import ClusterMembership, Followed
 from kafkalite.node.rpc_requests import RpcRequests
 from kafkalite.node.settings import CurrentSettings
+from kafkalite.node.stop_steps import STEP_S, StopSteps
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -79,9 +79,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-#: Time limit of each step of a stop.
-_STOP_STEP_S = 15.0
-#: More for each log that is flushed and closed: without the clean end the next start reads the last segments of all of them.
+#: How much longer the logs may take, for each log: without the clean end the next start reads the last segments of all of them.
 _STOP_LOG_S = 0.05
 
 
@@ -103,6 +101,7 @@ class Node:
         self.peer_env = self._peer_env(env)
         self.ready = asyncio.Event()
         self.stopping = False
+        self._is_discarded = False
         self.endpoints: dict[str, Endpoint] = {}
         self._stop = asyncio.Event()
         self._fatal: BaseException | None = None
@@ -314,9 +313,13 @@ class Node:
 
     # --- life --------------------------------------------------------------------
 
-    def stop(self) -> None:
-        """Ask for a controlled shutdown; `run` returns when it is done."""
+    def stop(self, *, is_discarded: bool = False) -> None:
+        """Ask for a controlled shutdown; `run` returns when it is done.
+
+        `is_discarded`: all directories of the cluster are deleted next, so no leader moves and nothing is made durable.
+        """
         self.stopping = True
+        self._is_discarded = is_discarded
         self._stop.set()
 
     async def run(self) -> None:
@@ -336,7 +339,7 @@ class Node:
                 self.ready.set()
                 _log.info("node.ready", **{name: str(endpoint) for name, endpoint in self.endpoints.items()})
                 await waiting
-            clean = self._fatal is None and self.ready.is_set()
+            clean = self._fatal is None and self.ready.is_set() and not self._is_discarded
         finally:
             if starting.cancel():
                 await asyncio.wait([starting])
@@ -405,37 +408,29 @@ class Node:
         def has_others() -> bool:
             return any(broker.broker_id != self.local.broker_id for broker in self.metadata.brokers())
 
+        steps = StopSteps(self.env.clock)
         if controlled and has_others() and self.config.controlled_shutdown_enable and self.session.usable():
             patience = self.config.controlled_shutdown_max_wait_ms / 1000
             moved = await self._controller_rpc.client.controlled_shutdown(patience, has_others)
             _log.info("node.leaders_moved", complete=moved)
-        await self._step("kafka", self.kafka.close())
-        await self._step("replicas", self.replicas.stop())
-        await self._step("http", self.http.close())
-        await self._step("console", self.console.close())
-        await self._step("peers", self.peers.close())
-        await self._step("rpc", self.rpc.close())
-        await self._step("link", self._controller_rpc.close())
-        await self._step("controller", self._membership.resign_controller())
-        await self._step("history", self._history_file.close())
+            steps.ended("leaders")
+        await steps.do("kafka", self.kafka.close())
+        await steps.do("replicas", self.replicas.stop())
+        await steps.do("http", self.http.close())
+        await steps.do("console", self.console.close())
+        await steps.do("peers", self.peers.close())
+        await steps.do("rpc", self.rpc.close())
+        await steps.do("link", self._controller_rpc.close())
+        await steps.do("controller", self._membership.resign_controller())
+        await steps.do("history", self._history_file.close())
         was_in_service = self.ready.is_set()
         is_refused = isinstance(self._fatal, StartupRefused | CannotListen)
         may_be_clean = controlled or (not was_in_service and (self._fatal is None or is_refused))
         closing = self.logs.close(clean=may_be_clean, was_in_service=was_in_service)
-        are_closed = await self._step("logs", closing, _STOP_STEP_S + _STOP_LOG_S * len(self.logs.pool.all()))
-        await self._step("session", self.session.close())
-        await self._step("tasks", self.supervisor.stop())
-        _log.info("node.stopped", clean=controlled and are_closed)
-
-    async def _step(self, name: str, action: Awaitable[None], patience_s: float = _STOP_STEP_S) -> bool:
-        """Whether it was done."""
-        try:
-            async with asyncio.timeout(patience_s):
-                await action
-        except (KafkaliteError, OSError, TimeoutError) as error:
-            _log.error("node.stop_step_failed", step=name, error=repr(error))
-            return False
-        return True
+        are_closed = await steps.do("logs", closing, STEP_S + _STOP_LOG_S * len(self.logs.pool.all()))
+        await steps.do("session", self.session.close())
+        await steps.do("tasks", self.supervisor.stop())
+        steps.finish(clean=controlled and are_closed)
 
     def _on_fatal(self, error: BaseException) -> None:
         if self._fatal is None:

@@ -6,7 +6,7 @@ a replica that has learned of the election no longer fetches from the old leader
 
 from __future__ import annotations
 
-from kafkalite.replica.decisions.leader import PartitionLeader
+from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader
 from kafkalite.replica.partition import Partition
 
 
@@ -41,3 +41,22 @@ def refusal(partition: Partition, *, acks: int, at_ms: int, within_ms: int) -> s
     if not is_followed(partition, at_ms=at_ms, within_ms=within_ms):
         return f"no other replica has fetched from this node for {within_ms} ms"
     return ""
+
+
+def is_alone(partition: Partition, *, at_ms: int, within_ms: int) -> bool:
+    """Whether no other member of the ISR has fetched for this time: the leader may be cut off, and one of them lead.
+
+    With a lease, too: the controller replaces the leaders of a broker that does not answer its heartbeats before the broker's session
+    ends. Who has just begun to lead, or is the whole ISR, is not alone.
+    """
+    leader = partition.leader
+    assert leader is not None
+    is_whole_isr = True
+    for member, follower in leader.followers.items():
+        if member in leader.maximal_isr:
+            is_whole_isr = False
+            entry = partition.entries.get(member)
+            fetched_ms = NEVER_MS if entry is None else entry.session.last_fetch_ms
+            if at_ms - max(fetched_ms, follower.last_fetch_ms, follower.last_caught_up_ms) <= within_ms:
+                return False
+    return not is_whole_isr

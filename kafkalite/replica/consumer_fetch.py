@@ -351,12 +351,17 @@ class ConsumerFetchHandler:
         return self._led(entry.key, entry.leader_epoch)
 
     def _led(self, topic_partition: TopicPartition, current_leader_epoch: LeaderEpoch) -> Partition:
-        """The partition, if this node leads it in the epoch that the client knows. Raises ApiError."""
+        """The partition, if this node leads it in the epoch that the client knows. Raises ApiError.
+
+        A follower, too, checks the epoch first: the client hears whether its metadata are older or newer (Partition.getLocalLog).
+        """
         partition = self._hosted.get(topic_partition)
-        if partition is None or partition.leader is None:
+        if partition is None or partition.storage_error is not None:
             raise api_error(missing(self._hosted, self._metadata, topic_partition))
         if current_leader_epoch != NO_LEADER_EPOCH and (error := partition.epoch_error(current_leader_epoch)):
             raise api_error(error)
+        if partition.leader is None:
+            raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -57,6 +57,7 @@ class HostedPartitions:
     Args:
         session: not usable while it may have expired; then `authority` decides (fenced).
         trust_ms: how recent a follower's fetch must be to count there.
+        silence_ms: a leader that no follower has asked for longer may be one that the controller has replaced.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class HostedPartitions:
         supervisor: Supervisor,
         session: SessionKeeper,
         trust_ms: int,
+        silence_ms: int,
         events: ReplicaEvents,
     ) -> None:
         self._clock = clock
@@ -74,6 +76,7 @@ class HostedPartitions:
         self.monotonic = clock.monotonic
         self.usable = session.usable
         self.trust_ms = trust_ms
+        self._silence_ms = silence_ms
         #: For lines that come for every partition, or with every request.
         self.repeats = Repeats(clock.monotonic)
         self.wheel = DeadlineWheel()
@@ -265,6 +268,12 @@ class HostedPartitions:
     def refusal(self, partition: Partition, acks: int) -> str:
         """Why this node, without a lease, takes no records for a partition that it leads; empty if it does."""
         return authority.refusal(partition, acks=acks, at_ms=self.now_ms(), within_ms=self.trust_ms)
+
+    def may_be_replaced(self, partition: Partition) -> bool:
+        """Whether another node may lead by now: nobody follows, or there is no lease and `refusal`."""
+        if authority.is_alone(partition, at_ms=self.now_ms(), within_ms=self._silence_ms):
+            return True
+        return not self.usable() and bool(self.refusal(partition, -1))
 
     def serves(self) -> bool:
         """Whether any partition led here takes records, or none is led here."""

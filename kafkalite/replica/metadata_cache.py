@@ -15,6 +15,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.replica.deleted_topics import DeletedTopics
 from kafkalite.rpc.messages.control import Broker, PartitionState, UpdateMetadataRequest
 
 
@@ -24,6 +25,7 @@ class MetadataCache:
     Attributes:
         version: grows with every change, for callers that cache an encoding.
         broker_epochs: of the live brokers.
+        deleted: topics whose deletion was reported.
     """
 
     def __init__(self) -> None:
@@ -31,6 +33,7 @@ class MetadataCache:
         self.controller_id = BrokerId(-1)
         self.controller_epoch = ControllerEpoch(-1)
         self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
+        self.deleted = DeletedTopics()
         self._brokers: dict[BrokerId, Broker] = {}
         self._topics: dict[str, dict[int, PartitionState]] = {}
         self._names: dict[TopicId, str] = {}
@@ -49,12 +52,17 @@ class MetadataCache:
         """Take over a request; the caller has checked its epochs. Returns whether the live brokers changed."""
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
+        before = self._topics
         if request.is_full:
             self._topics = {}
             self._names = {}
+            self.deleted.heard_everything()
         for topic in request.deleted_topics:
-            for state in self._topics.pop(topic, {}).values():
-                self._names.pop(state.topic_id, None)
+            topic_id = NO_TOPIC_ID
+            for state in before.pop(topic, {}).values():
+                topic_id = state.topic_id
+                self._names.pop(topic_id, None)
+            self.deleted.add(topic, topic_id)
         for topic, number in request.deleted_partitions:
             self._topics.get(topic, {}).pop(number, None)
         for state in request.partitions:
@@ -64,6 +72,7 @@ class MetadataCache:
                 self._names.pop(known.topic_id, None)
                 partitions.clear()
             partitions[state.partition] = state
+            self.deleted.is_there(state.topic, state.topic_id)
             if state.topic_id != NO_TOPIC_ID:
                 self._names[state.topic_id] = state.topic
         epochs = {broker.broker_id: broker.broker_epoch for broker in request.brokers}

@@ -97,6 +97,8 @@ class ReplicaManager:
             supervisor=supervisor,
             session=session,
             trust_ms=config.zookeeper_session_timeout_ms,
+            silence_ms=config.replica_fetch_wait_max_ms
+            + (config.broker_heartbeat_timeout_ms or config.zookeeper_session_timeout_ms),
             events=self,
         )
         self._log_starts = LogStarts(logs, supervisor, self.hosted)

@@ -29,3 +29,20 @@ def canonical(host: str) -> str:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(address)
+
+
+#: Bits of an IPv6 address that name a network; a client with one of its addresses can have all.
+_NETWORK_BITS = 64
+
+
+@lru_cache(maxsize=4096)
+def guesser(host: str) -> str:
+    """What failed logins are counted under: an IPv4 address; of IPv6 the network, in which one host may take any number of addresses."""
+    text = canonical(host)
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
+        return text
+    return str(ipaddress.ip_network((int(address) >> _NETWORK_BITS << _NETWORK_BITS, _NETWORK_BITS)))

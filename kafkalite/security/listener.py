@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, PrincipalChanged
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.security.addresses import canonical
+from kafkalite.security.addresses import canonical, guesser
 from kafkalite.security.attempts import Attempts, KnownUsers
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
-from kafkalite.security.sasl import Entropy, SaslServer, sasl_server
+from kafkalite.security.sasl import OAUTHBEARER, Entropy, SaslServer, sasl_server
 from kafkalite.security.scram import Delegated, ScramCredential
 from kafkalite.security.tls import ServerTls, peer_name
 from kafkalite.telemetry.logs import get_logger
@@ -134,10 +134,13 @@ class ListenerSecurity:
         login = SaslLogin(principal, mechanism, exchange.credential, exchange.lifetime_s, exchange.token_id)
         if before is not None and before.principal != login.principal:
             raise PrincipalChanged("a connection logs in again as the same user only")
+        if mechanism == OAUTHBEARER and principal in self._node_principals:
+            # A person who may choose a name at the identity provider could choose this one.
+            raise AuthenticationFailed("the token is for the user of the nodes, who log in without tokens")
         if not self.holds(login):
             raise AuthenticationFailed("the credential was changed meanwhile")
         known = (canonical(host), exchange.user)
-        if before is None and known not in self._known and self._attempts.wait_s(known[0]) > 0:
+        if before is None and known not in self._known and self._attempts.wait_s(guesser(host)) > 0:
             raise AuthenticationFailed("too many failed logins from this address")
         self._known.add(*known)
         return login
@@ -166,7 +169,7 @@ class ListenerSecurity:
         self.failed += 1
         host = peer.rpartition(":")[0]
         if mechanism:
-            self._attempts.begin(canonical(host))
+            self._attempts.begin(guesser(host))
         suppressed = self._repeats.admit((host, mechanism, user, reason))
         if suppressed is not None:
             _log.warning(

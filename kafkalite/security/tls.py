@@ -1,10 +1,12 @@
 """TLS from PEM files, read again when they change: a handshake that begins after a change takes the new ones.
 
-Resumption is off, so that every connection is a handshake with today's certificates and today's authorities.
+Resumption is off, so that every connection is a handshake with today's certificates and today's authorities. Tickets are an option of OpenSSL.
+Its cache of sessions is not, in Python: a peer of TLS 1.2 can name a session there. So a listener changes its context once there are any.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 from collections.abc import Mapping
@@ -24,6 +26,8 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 
 
 _ANY = TlsPolicy()
+#: Time in seconds for which a context serves peers of TLS 1.2: one context for each of them would take a millisecond and 24 kB.
+_CONTEXT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,17 @@ class ServerTls(_Reloading):
         self.takes_plain = takes_plain
         #: Handshakes that came to nothing, for the metrics; counted by the listener.
         self.refused = 0
+        self._next_s = 0.0
+
+    def context_at(self, now_s: float) -> ssl.SSLContext:
+        """For the next handshake of a listener: without sessions of TLS 1.2 that are older than a second. Raises ConfigError."""
+        context = self.context()
+        if now_s < self._next_s or not context.session_stats()["number"]:
+            return context
+        self._next_s = now_s + _CONTEXT_S
+        with contextlib.suppress(OSError, ValueError):  # `context` reports what is wrong with the files
+            self._context = context = self._make()
+        return context
 
     def _make(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

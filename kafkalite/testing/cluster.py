@@ -96,9 +96,16 @@ class Cluster:
         return self
 
     async def stop(self) -> None:
-        """Stop every node cleanly, and remove what was temporary."""
-        for broker_id in list(self._runs):
-            await self.stop_node(broker_id)
+        """Stop every node, all at once: nodes that stop together do not wait for each other. Remove what was temporary.
+
+        Raises what kept a node from stopping, when all have ended.
+        """
+        runs = list(self._runs.values())
+        for broker_id in self._runs:
+            self.nodes[broker_id].stop(is_discarded=self._temporary)
+        self._runs.clear()
+        if runs:
+            await asyncio.wait(runs)
         if self._save_timer is not None:
             self._save_timer.cancel()
             self._save_znodes()
@@ -106,6 +113,8 @@ class Cluster:
         await self._supervisor.stop()
         if self._temporary:
             shutil.rmtree(self._directory, ignore_errors=True)
+        for run in runs:
+            run.result()
 
     async def stop_node(self, broker_id: int) -> None:
         """A controlled shutdown of one node."""

@@ -185,6 +185,15 @@ BUGS: dict[str, Plan] = {
     "shared": dataclasses.replace(plan(1, *each_node(FaultKind.PARTITION, 2.5, 3.0)), shares=2),
     # What several clients send to a node that stands still is received in one turn of its loop.
     "in-place": dataclasses.replace(plan(1, *each_node(FaultKind.PAUSE, 1.0)), wide=4, orders=False),
+    # A topic is away while each coordinator looks twice for offsets of deleted topics.
+    "missing": dataclasses.replace(
+        plan(1, Fault(8.0, FaultKind.VANISH, "all", 118.0)),
+        fault_time_s=130.0,
+        producers=0,
+        consumers=0,
+        members=2,
+        orders=False,
+    ),
     "settings": dataclasses.replace(plan(1), alters=True, orders=False),
     # Coordinators fail, and those after them have segments that roll.
     **dict.fromkeys(
@@ -234,6 +243,8 @@ DIRECTED = {
     "decided": "tests/unit/kafka/test_uncommitted_decisions.py",
     "disk-away": "tests/unit/replica/test_deletion_offline_disk.py",
     "notice": "tests/unit/controller/test_isr_notices.py",
+    # Its clients have to reach a coordinator that its followers do not reach any more.
+    "replaced": "tests/unit/kafka/test_replaced_coordinators.py",
     # A coordinator has to be replaced and be back while one append waits.
     "reloaded": "tests/unit/kafka/test_stale_coordinators.py",
     "swap": "tests/unit/log/test_compaction_swap.py",

@@ -4,8 +4,9 @@
 
 franz-go comes from the Go module proxy, librdkafka inside an npm package, kafka-python's from PyPI. The package of confluent-kafka
 has no tests, nor have KafkaJS's and aiokafka's: they run from checkouts in DIRECTORY (confluent-kafka-python, kafkajs, aiokafka), and are left out
-without them. kafka-go, sarama, KafkaJS and aiokafka have nodes of their own, in a network namespace (fixed/*.sh), as root. `--only`: the tests
-that the suite itself chooses by that text. They take from 5 to 20 minutes each. A failure that is not in `known.CAUSES` makes the command fail.
+without them. Apache Kafka's own integration tests (kafka-streams, connect, mirror) come from Maven (docs/adr/0071).
+kafka-go, sarama, KafkaJS and aiokafka have nodes of their own, in a network namespace (fixed/*.sh), as root. `--only`: the tests
+that the suite itself chooses by that text. They take from 5 to 20 minutes each, Kafka's an hour. A failure that is not in `known.CAUSES` makes the command fail.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import structlog
 
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.interop.conftest import install, scratch
+from tests.suites.kafka_tests import runner, suites
 from tests.suites.known import CAUSES
 
 _HERE = Path(__file__).parent
@@ -231,6 +233,11 @@ async def _kafka_python(place: Place) -> Outcome:
     return _junit(report)
 
 
+def _of_kafka(name: str, suite: runner.Suite) -> Callable[[Place], Awaitable[Outcome]]:
+    """Tests of Apache Kafka; `only` is a regular expression of classes, then # and a method."""
+    return lambda place: runner.run(suite, name, place.output, place.only)
+
+
 class Suite(NamedTuple):
     run: Callable[[Place], Awaitable[Outcome]]
     #: Settings of the nodes on top of the others.
@@ -250,6 +257,7 @@ SUITES: Mapping[str, Suite] = {
     "sarama": Suite(_sarama, {}, has_nodes=True),
     "aiokafka": Suite(_aiokafka, {}, needs_sources=True, has_nodes=True),
     "kafkajs": Suite(_kafkajs, {}, needs_sources=True, has_nodes=True),
+    **{name: Suite(_of_kafka(name, suite), {}, has_nodes=True) for name, suite in suites.ALL.items()},
 }
 
 

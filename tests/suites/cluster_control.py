@@ -2,10 +2,19 @@
 
     python -m tests.suites.cluster_control          prints {"port": N}; ends, with all clusters, when its input is closed
 
-    POST   /clusters                      {"brokers": [0, 1], "settings": {...}, "own_settings": {"0": {...}}, "disks": 1}
+    POST   /clusters                      {"brokers": [0, 1], "settings": {...}, "own_settings": {"0": {...}}, "disks": 1,
+                                           "security": "PLAINTEXT", "users": {NAME: PASSWORD}}
            -> {"id": "c1", "bootstrap": "HOST:PORT,…", "brokers": {"0": "HOST:PORT", …}, "ignored": {KEY: REASON}}
+           (users: with SASL_PLAINTEXT, those of the mechanism PLAIN; the nodes are the first one)
     POST   /clusters/ID/brokers/N/stop    a controlled stop; kill: kill -9; start: again, at its old addresses
     DELETE /clusters/ID                   kills the nodes and removes their data
+
+With `--in-process` the nodes run in this process, and brokers are added one by one (ADR 72):
+
+    POST   /clusters                      -> {"id": "c1"}
+    POST   /clusters/ID/brokers           {"broker": 0, "settings": {...}, "principals": {LISTENER: "User:NAME"}} -> {"ignored": {...}}
+    POST   /clusters/ID/brokers/N/start   -> {"listeners": {NAME: "HOST:PORT"}}; stop
+    POST   /clusters/ID/settle            returns when all nodes have the same metadata
 
 Settings have Kafka's names; those that a node of ours refuses are left out and named in "ignored". An error is status 400
 (what was asked) or 500 (what a node did), with {"error": text}.
@@ -15,6 +24,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -24,9 +34,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from kafkalite.config import broker_config
-from kafkalite.errors import ConfigError
+from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
+from tests.suites.broker_settings import as_named, translated
+from tests.suites.loopback_clusters import LoopbackClusters
 
 #: What tests of Kafka expect of a cluster unless they say otherwise.
 _SETTINGS: Mapping[str, object] = {
@@ -64,14 +78,16 @@ class Clusters:
         ids = [int(each) for each in question.get("brokers", [0])]
         if not ids or ids != list(range(ids[0], ids[0] + len(ids))):
             raise BadQuestion(f"brokers: consecutive ids are needed, not {ids}")
-        settings, ignored = _known({**_SETTINGS, **question.get("settings", {})})
-        own = {int(broker): _known(each) for broker, each in question.get("own_settings", {}).items()}
         name = f"c{next(self._numbers)}"
+        rest, security = translated(_as_kafka(question.get("settings", {})), self._directory / name)
+        settings, ignored = _known(rest)
+        settings |= _security(self._directory / name, question.get("security", "PLAINTEXT"), question.get("users", {}))
+        own = {int(broker): _known(_replicas(each)) for broker, each in question.get("own_settings", {}).items()}
         cluster = ProcessCluster(
             self._directory / name,
             nodes=len(ids),
             first_id=ids[0],
-            settings=settings,
+            settings=settings | security,
             own_settings={broker: known for broker, (known, _) in own.items()},
             zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
             log_dirs=int(question.get("disks", 1)),
@@ -84,12 +100,8 @@ class Clusters:
         self._clusters[name] = cluster
         for _, refused in own.values():
             ignored |= refused
-        return {
-            "id": name,
-            "bootstrap": ",".join(cluster.bootstrap),
-            "brokers": {str(broker): cluster.kafka(broker) for broker in ids},
-            "ignored": ignored,
-        }
+        brokers = {str(broker): as_named(cluster.kafka(broker), security) for broker in ids}
+        return {"id": name, "bootstrap": ",".join(brokers.values()), "brokers": brokers, "ignored": ignored}
 
     def change(self, name: str, broker: int, verb: str) -> None:
         """Raises BadQuestion, ProcessFailed."""
@@ -119,22 +131,67 @@ class Clusters:
         return self._clusters[name]
 
 
+def _security(directory: Path, protocol: str, users: Mapping[str, str]) -> dict[str, object]:
+    """The settings of nodes that authenticate clients and each other. Raises BadQuestion."""
+    if not users:
+        return {}  # what there is to say is in Kafka's settings
+    if protocol != "SASL_PLAINTEXT":
+        raise BadQuestion(f"users: those of SASL_PLAINTEXT, not of {protocol}")
+    directory.mkdir(parents=True, exist_ok=True)
+    node = next(iter(users))
+    for name, text in (("users", "".join(f"{each}={users[each]}\n" for each in users)), ("password", users[node])):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o600)
+    return {
+        "listener.security.protocol": protocol,
+        "rpc.security.protocol": protocol,
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.plain.users.location": directory / "users",
+        "inter.broker.username": node,
+        "inter.broker.password": f"file:{directory / 'password'}",
+    }
+
+
+#: Key of Kafka -> ours, which does the same.
+_OTHER_NAMES = {"producer.id.expiration.check.interval.ms": "log.retention.check.interval.ms"}
+
+
+def _as_kafka(asked: Mapping[str, Any]) -> dict[str, object]:
+    """With what makes ours behave as Kafka does without the setting."""
+    settings = {**_SETTINGS, **asked}
+    settings = _replicas({"default.replication.factor": 1, **settings})
+    # A node's session must end before its leader may be missed.
+    lag_ms = int(settings.get("replica.lag.time.max.ms", 30_000))
+    settings["zookeeper.session.timeout.ms"] = min(settings["zookeeper.session.timeout.ms"], lag_ms * 3 // 4)
+    return settings
+
+
+def _replicas(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Topics that a client's use creates have as many replicas as others."""
+    if "default.replication.factor" not in settings:
+        return dict(settings)
+    return {"auto.create.topics.replication.factor": settings["default.replication.factor"], **settings}
+
+
 def _known(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
     """What a node of ours takes, and why not the others."""
     taken: dict[str, object] = {}
     refused: dict[str, str] = {}
-    for key, value in settings.items():
+    needed = {key: str(settings[key]) for key in ("zookeeper.session.timeout.ms",) if key in settings}
+    for asked, value in settings.items():
+        key = _OTHER_NAMES.get(asked, asked)
         try:
-            broker_config({key: str(value)})
+            broker_config({**needed, key: str(value)})
         except ConfigError as error:
-            refused[key] = str(error)
+            refused[asked] = str(error)
         else:
             taken[key] = value
     return taken, refused
 
 
 class _Handler(BaseHTTPRequestHandler):
-    clusters: Clusters
+    clusters: Clusters | LoopbackClusters
 
     def do_POST(self) -> None:
         self._answer()
@@ -147,9 +204,9 @@ class _Handler(BaseHTTPRequestHandler):
         text = self.rfile.read(size)
         try:
             status, answer = 200, self._done(json.loads(text or b"{}"))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, ConfigError) as error:
             status, answer = 400, {"error": f"{type(error).__name__}: {error}"}
-        except (ProcessFailed, OSError) as error:
+        except (ProcessFailed, OSError, KafkaliteError) as error:
             status, answer = 500, {"error": str(error)}
         body = json.dumps(answer).encode()
         self.send_response(status)
@@ -159,7 +216,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _done(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        match self.command, self.path.strip("/").split("/"):
+        words = self.path.strip("/").split("/")
+        if isinstance(self.clusters, LoopbackClusters):
+            return self._in_process(self.clusters, words, question)
+        match self.command, words:
             case "POST", ["clusters"]:
                 return self.clusters.create(question)
             case "POST", ["clusters", name, "brokers", broker, verb]:
@@ -170,13 +230,36 @@ class _Handler(BaseHTTPRequestHandler):
                 raise BadQuestion(f"{self.command} {self.path}")
         return {}
 
+    def _in_process(
+        self, clusters: LoopbackClusters, words: list[str], question: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        match self.command, words:
+            case "POST", ["clusters"]:
+                return clusters.create()
+            case "POST", ["clusters", name, "brokers"]:
+                return clusters.add(name, question)
+            case "POST", ["clusters", name, "brokers", broker, verb]:
+                return clusters.change(name, int(broker), verb)
+            case "POST", ["clusters", name, "settle"]:
+                clusters.settle(name)
+            case "DELETE", ["clusters", name]:
+                clusters.remove(name)
+            case _:
+                raise BadQuestion(f"{self.command} {self.path}")
+        return {}
+
     def log_message(self, format: str, *arguments: object) -> None:
         """Nodes have logs of their own."""
 
 
 def main() -> None:
+    # Only the port is written to the output.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     with tempfile.TemporaryDirectory(prefix="kafkalite-suites-", dir=os.environ.get("SUITES_DIRECTORY")) as directory:
-        clusters = Clusters(Path(directory))
+        clusters = LoopbackClusters(Path(directory)) if "--in-process" in sys.argv else Clusters(Path(directory))
         handler = type("_OwnHandler", (_Handler,), {"clusters": clusters})
         try:
             clusters.start()

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 
 _NO_TIME_TO_SYNC = "joins with a rebalance time-out of 0, so it has no time for its SyncGroup"
 _ONE_NODE = "expects one broker; here are three"
+_IN_JVM = "looks at the broker's objects in its own JVM"
+_LATER = "a silent producer must be silent by the node's own clock, too, which takes up to twice the time"
+_OWN_CONTROLLER = "asks a controller of its own process, or gives it settings of its own: here brokers are controllers"
 _TRIVUP = "starts brokers of its own with trivup"
+_INTERNAL_SETTING = "sets internal.segment.bytes, a setting of topics that Apache Kafka has for its own tests"
+_METER = "reads a meter of its own JVM"
+_WORDS = "the error's text is another one here, with"
 
 CAUSES: Mapping[str, Mapping[str, str]] = {
     "franz-go": {
@@ -44,4 +50,48 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "OffsetFetch request": _NO_TIME_TO_SYNC,
         "Heartbeat request": _NO_TIME_TO_SYNC,
     },
+    "kafka-streams": {
+        "PurgeRepartitionTopicIntegrationTest": _INTERNAL_SETTING,
+        "KafkaStreamsTelemetryIntegrationTest.shouldPush": "loads a plugin of Java into the broker, which shows what clients push",
+    },
+    "kafka-core": {
+        "testConsumerGroupHeartbeatWithRegex": "expects that the first heartbeat has no assignment yet; here the expression is matched at once",
+        "testCorruptLz4ProduceRequest": _METER,
+        "testProduceWithInvalidTimestamp": _WORDS + " the limits of the timestamp",
+        "testBrokerRespectsPartitionsOrderAndSizeLimits": "expects half a batch at the size limit; nodes of ours send whole batches only",
+        "testLastFetchedEpochValidation": "sends last_fetched_epoch as a consumer, which no client does; only followers are checked for it",
+        "testListOffsetsErrorCodes": "asks a follower as a debugging replica (id -2), for which only leaders answer here",
+        "DeleteTopicsRequestTest.test": "its Metadata request creates the deleted topic again, and is answered when that is done",
+        "testAlterUnknownMechanism": _WORDS + " the mechanisms that there are",
+        "testAlterToo": _WORDS + " the limits",
+        "testAlterEmptyUser": _WORDS + " the same in other words",
+        "testMetadataVersionTooLow": "metadata.version of KRaft, which a cluster with ZooKeeper does not have",
+    },
+    "connect": {},
+    "kafka-clients": {
+        "AutoTopicCreationTest.testAutoCreateTopicWithImplicit": _OWN_CONTROLLER,
+        "AutoTopicCreationTest.testAutoCreateTopicWithMixed": _OWN_CONTROLLER,
+        "ConsumerIntegrationTest.testAsyncConsumerWithConsumerProtocolDisabled": (
+            "group.coordinator.rebalance.protocols: which protocols there are is chosen by features (UpdateFeatures) here"
+        ),
+        "ConsumerIntegrationTest.testRackAwareAssignment": "its assignor is a class that the broker would have to load",
+        "ConsumerIntegrationTest.testSingleCoordinatorOwnership": _IN_JVM,
+        "DeleteTopicTest.testDeleteTopicWithCleaner": _IN_JVM,
+        "DeleteTopicTest.testRecreateTopicAfterDeletion": _IN_JVM,
+        "DeleteTopicTest.testResumeDeleteTopicWithRecoveredFollower": _IN_JVM,
+        "DescribeFeaturesTest": _OWN_CONTROLLER,
+        "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym": (
+            "the default of group.consumer.assignment.interval.ms is 0 here: a lone member does not wait"
+        ),
+        "ProducerFailureHandlingTest.testCannotSendToInternalTopic": _IN_JVM,
+        "ProducerSendWhileDeletionTest.testSendWithRecreatedTopic": _IN_JVM,
+        "ProducerSendWhileDeletionTest.testSendWithTopicDeletionMidWay": _IN_JVM,
+        "ProducerIdExpirationTest.testDynamicProducerIdExpirationMs": _LATER,
+        "ProducerIdExpirationTest.testProducerIdExpirationWithNoTransactions": _LATER,
+        "TransactionsExpirationTest.testTransactionAfterProducerIdExpires": _LATER,
+        "StaticBrokerConfigTest.testInternalConfigsDoNotReturnForCreateTopics": "errors.deadletterqueue.group.enable is of Kafka 4.4",
+        "StaticBrokerConfigTest": _OWN_CONTROLLER,
+    },
+    "kafka-tools": {},
+    "mirror": {},
 }

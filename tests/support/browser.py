@@ -17,21 +17,31 @@ DRIVER = shutil.which("chromedriver")
 PATIENCE_S = 60
 #: How often an element may be replaced by a new one between the two requests of a click. Tables are drawn again every few seconds.
 STALE = 20
+#: How often chromedriver may end at its start.
+STARTS = 5
+
+
+def _start_driver() -> tuple[subprocess.Popen[bytes], str]:
+    """(the process, its port). It takes the same port of IPv4 and of IPv6, and ends if somebody has one of the two."""
+    assert DRIVER is not None
+    said = ""
+    for _ in range(STARTS):
+        driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert driver.stdout is not None
+        while line := driver.stdout.readline().decode():
+            said += line
+            if "successfully on port" in line:
+                return driver, line.rstrip(".\n").rpartition(" ")[2]
+        driver.wait()
+        driver.stdout.close()
+    raise AssertionError(f"chromedriver has ended {STARTS} times: {said}")
 
 
 class Browser:
     """One window; a context manager. `width` and `height` in CSS pixels, `dark`: the scheme that pages are told."""
 
     def __init__(self, profile: Path, *, width: int, height: int, dark: bool = False) -> None:
-        assert DRIVER is not None
-        self._driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        assert self._driver.stdout is not None
-        port = ""
-        while not port:
-            line = self._driver.stdout.readline().decode()
-            assert line, "chromedriver has ended"
-            if "successfully on port" in line:
-                port = line.rstrip(".\n").rpartition(" ")[2]
+        self._driver, port = _start_driver()
         self._url = f"http://127.0.0.1:{port}/session"
         arguments = [
             "--headless=new",

@@ -259,12 +259,13 @@ class World:
 
     def delete(self, name: str) -> None:
         """Delete a topic, wherever the coordinators of its groups are at this moment."""
-        del self.ids[name]
+        topic_id = self.ids.pop(name)
         for key in [key for key in self.topics if key.topic == name]:
             del self.topics[key]
             for node in self.nodes:
                 node.partitions.logs.pop(key, None)
         for node in self.nodes:
+            node.services.deleted.add(name, topic_id)
             node.supervisor.spawn("purge", node.groups.removal.topics_deleted([name]), Policy.ISOLATED)
 
     def count(self, name: str) -> int:

@@ -30,7 +30,7 @@ from kafkalite_cli.output import (
     run_watch,
     size_text,
 )
-from kafkalite_cli.parameters import MAX_LONG, Whole, parse_brokers, parse_partition
+from kafkalite_cli.parameters import MAX_LONG, Count, Whole, parse_brokers, parse_partition
 
 
 @click.group("reassign")
@@ -43,7 +43,11 @@ def reassign(bootstrap: str | None) -> None:
 @click.option("--brokers", metavar="1,2,3", help="Spread the partitions over these brokers.")
 @click.option("--drain-broker", type=Whole(0), multiple=True, help="Move all replicas away from this broker.")
 @click.option("--topic", "topics", multiple=True, help="Only these topics [default: all].")
-@click.option("--replicas", type=Whole(1), help="Number of replicas of each partition.")
+@click.option(
+    "--replicas",
+    type=Count(1, "--replicas is how many each partition has, --brokers names brokers"),
+    help="Number of replicas of each partition.",
+)
 @click.option("-o", "--output", "path", type=click.Path(dir_okay=False, writable=True), help="Write the plan here.")
 @client_options
 def plan(

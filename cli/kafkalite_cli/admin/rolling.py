@@ -18,6 +18,8 @@ from kafkalite_cli.parameters import Real, parse_brokers
 
 #: Interval at which the cluster is looked at.
 _LOOK_S = 0.5
+#: A wait that takes longer is mentioned.
+_NOTE_S = 5.0
 #: ElectionType of ElectLeaders (KIP-460).
 _PREFERRED = 0
 
@@ -144,6 +146,29 @@ async def _restart(client: AsyncClient, step: _Step, step_s: float, timeout_s: f
     )
 
 
+class _Wait:
+    """Of one step; says once what it waits for, if that takes long."""
+
+    def __init__(self, client: AsyncClient, step_s: float) -> None:
+        self._client = client
+        self._step_s = step_s
+        self._began = client.now()
+        self._is_noted = False
+
+    def has_time(self) -> bool:
+        return self._client.now() < self._began + self._step_s
+
+    def note(self, what: str) -> None:
+        """On stderr."""
+        if not self._is_noted and self._client.now() > self._began + _NOTE_S:
+            self._is_noted = True
+            click.echo(f"note: {what}; waiting up to {self._step_s:g} s (--step-timeout)", err=True)
+
+
+def _more(late: list[str]) -> str:
+    return f" and {len(late) - 1} more" if len(late) > 1 else ""
+
+
 async def _epoch_of(client: AsyncClient, broker_id: BrokerId, timeout_s: float) -> BrokerEpoch:
     """Just before the restart: a session that ends during the steps before changes it, too. Raises ApiError: the broker is not alive."""
     for each in (await client.describe_cluster(timeout_s=timeout_s)).brokers:
@@ -156,8 +181,8 @@ async def _until_back(
     client: AsyncClient, broker_id: BrokerId, before: BrokerEpoch, step_s: float, timeout_s: float
 ) -> None:
     """Until the broker has another epoch than `before`. Raises ApiError."""
-    deadline = client.now() + step_s
-    while client.now() < deadline:
+    wait = _Wait(client, step_s)
+    while wait.has_time():
         try:
             cluster = await client.describe_cluster(timeout_s=timeout_s)
         except KafkaliteError:
@@ -165,6 +190,7 @@ async def _until_back(
             continue
         if any(each.broker_id == broker_id and each.broker_epoch != before for each in cluster.brokers):
             return
+        wait.note(f"broker {broker_id} has not registered again yet")
         await asyncio.sleep(_LOOK_S)
     raise api_error(
         ErrorCode.REQUEST_TIMED_OUT,
@@ -174,9 +200,9 @@ async def _until_back(
 
 async def _until_in_sync(client: AsyncClient, step_s: float, timeout_s: float, when: str) -> None:
     """Until every partition has a leader and all replicas in sync. Raises ApiError."""
-    deadline = client.now() + step_s
+    wait = _Wait(client, step_s)
     late = ["the cluster"]
-    while client.now() < deadline:
+    while wait.has_time():
         try:
             topics = (await client.describe_topics(timeout_s=timeout_s)).topics
         except KafkaliteError:
@@ -190,7 +216,7 @@ async def _until_in_sync(client: AsyncClient, step_s: float, timeout_s: float, w
         ]
         if not late:
             return
+        wait.note(f"{late[0]}{_more(late)}: not all replicas in sync, {when}")
         await asyncio.sleep(_LOOK_S)
-    more = f" and {len(late) - 1} more" if len(late) > 1 else ""
-    reason = f"{late[0]}{more}: not all replicas in sync within {step_s:g} s, {when}"
+    reason = f"{late[0]}{_more(late)}: not all replicas in sync within {step_s:g} s, {when}"
     raise api_error(ErrorCode.REQUEST_TIMED_OUT, reason)

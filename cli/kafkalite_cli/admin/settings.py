@@ -20,13 +20,13 @@ from kafkalite_cli.parameters import Whole
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """k=v words as a dict. Raises click.BadParameter."""
+def parse_settings(settings: Sequence[str], hint: str = "--set") -> dict[str, str]:
+    """k=v words as a dict. Raises click.BadParameter about `hint`."""
     found: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint=hint)
         found[key.strip()] = value.strip()
     return found
 
@@ -207,7 +207,7 @@ def set_(
     """
     _alter(
         _resource(topic, broker, is_cluster=is_cluster),
-        parse_settings(pairs),
+        parse_settings(pairs, "KEY=VALUE"),
         (),
         broker,
         bootstrap,

@@ -10,7 +10,7 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.messages import metadata_of, metadata_request
-from kafkalite.errors import KafkaliteError, api_error, error_code
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import BrokerId, is_under_replicated
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
@@ -60,6 +60,7 @@ def raise_for(result: TopicResult) -> None:
 @click.option("--assignment", metavar='"0=1,2;1=2,3"', help="Replicas by partition, preferred leader first.")
 @click.option("--placement", type=click.Choice(["shifted", "mod"]), default="shifted", show_default=True)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A configuration of the topic.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is left as it is: exit code 0.")
 @client_options
 def create_topic(
     name: str,
@@ -71,6 +72,7 @@ def create_topic(
     bootstrap: str,
     timeout_s: float,
     *,
+    if_not_exists: bool,
     as_json: bool,
 ) -> None:
     """Create a topic; returns when every node knows its leaders.
@@ -93,12 +95,18 @@ def create_topic(
         placement,
         parse_settings(settings) or None,
     )
-    run_async(_create_topic(topic, bootstrap, timeout_s, Output(as_json)))
+    run_async(_create_topic(topic, bootstrap, timeout_s, Output(as_json), if_not_exists=if_not_exists))
 
 
-async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: Output) -> None:
+async def _create_topic(
+    topic: NewTopic, bootstrap: str, timeout_s: float, out: Output, *, if_not_exists: bool = False
+) -> None:
     async with connect(bootstrap, timeout_s) as client:
         (result,) = await client.create_topics([topic], timeout_s=timeout_s)
+        if if_not_exists and result.error == ErrorCode.TOPIC_ALREADY_EXISTS:
+            text = f"there is a topic {topic.topic} already: nothing was changed"
+            out.value({"topic": topic.topic, "existed": True}, text)
+            return
         raise_for(result)
         spread = await wait_until_spread(client, topic.topic, timeout_s)
         reported = {
@@ -146,11 +154,20 @@ def _has_leaders(response: wire.MetadataResponse, count: int | None) -> bool:
     is_flag=True,
     help="Also if the topic is not in ZooKeeper: remove the replicas that brokers have kept.",
 )
+@click.option("--if-exists", is_flag=True, help="If there is no such topic, nothing is done: exit code 0.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; nothing is deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
 def delete_topic(
-    name: str, *, vanished: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
+    name: str,
+    *,
+    vanished: bool,
+    if_exists: bool,
+    dry_run: bool,
+    yes: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
 ) -> None:
     """Delete a topic with all its records.
 
@@ -162,6 +179,9 @@ def delete_topic(
       kafkalite admin delete-topic flights
       kafkalite admin delete-topic --yes --vanished flights    # health says topic.vanished: delete it for good
     """
+
+    if if_exists and vanished:
+        raise click.UsageError("--if-exists is about topics in ZooKeeper: do not use it with --vanished")
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -179,7 +199,16 @@ def delete_topic(
             raise_for(result)
             Output(as_json).value({"topic": name, "deleted": True}, f"deleted topic {name}")
 
-    run_async(work())
+    async def work_if_exists() -> None:
+        try:
+            await work()
+        except ApiError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            text = f"there is no topic {name}: nothing was deleted"
+            Output(as_json).value({"topic": name, "deleted": False}, text)
+
+    run_async(work_if_exists() if if_exists else work())
 
 
 @click.command("list-topics")

@@ -29,8 +29,8 @@ NOT_HERE = {
         "controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms kafka.metrics.polling.interval.secs "
         "max.request.partition.size.limit offsets.commit.timeout.ms offsets.load.buffer.size "
         "offsets.retention.check.interval.ms producer.id.expiration.check.interval.ms replica.socket.receive.buffer.bytes "
-        "reserved.broker.max.id transaction.abort.timed.out.transaction.cleanup.interval.ms "
-        "transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size "
+        "reserved.broker.max.id "
+        "transaction.state.log.load.buffer.size "
         "alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds "
         "replication.quota.window.num replication.quota.window.size.seconds"
     ),

@@ -31,7 +31,8 @@ from kafkalite_cli.visible import visible
 
 #: They are kept in memory to be put in order.
 MAX_LAST = 1_000_000
-_FIELD = re.compile(r"\{(topic|partition|offset|timestamp|key|value|headers)\}")
+_FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_FIELD = re.compile(rf"\{{({'|'.join(_FIELDS)})\}}")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 
 
@@ -115,6 +116,8 @@ def consume(
     position = parse_start(start)
     if not topics and pattern is None:
         raise click.UsageError("Missing argument 'TOPIC…' (or --pattern).")
+    if regex := next((each for each in topics if re.search(r"[*+?\[(|^$\\]", each)), None):
+        raise click.UsageError(f"{regex!r} is no topic's name; --pattern {regex!r} reads the topics that match")
     if isinstance(position, int) and (partition is None or len(topics) != 1 or pattern is not None):
         raise click.UsageError("--from OFFSET needs one TOPIC and --partition: each partition counts its own offsets")
     if group is not None and (partition is not None or last is not None or pattern is not None or len(topics) != 1):
@@ -183,6 +186,9 @@ def formatter(template: str, *, escapes: bool = False) -> Callable[[ConsumedReco
     """A function that writes a record as `template` says. `escapes`: a terminal only shows what keys, values and headers have. Raises click.BadParameter: a field that no record has."""
     if unknown := re.search(r"\{(?!(?:topic|partition|offset|timestamp|key|value|headers)\})[a-z_]+\}", template):
         raise click.BadParameter(f"{unknown.group()} is not a field of a record", param_hint="--format")
+    if not _FIELD.search(template):
+        *first, last = (f"{{{name}}}" for name in _FIELDS)
+        raise click.BadParameter(f"{template!r} has no field: {', '.join(first)} or {last}", param_hint="--format")
     text = re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match.group()], template)
     parts = _FIELD.split(text)
     if parts == ["", "value", "\n"] and not escapes:

@@ -29,7 +29,7 @@ class At:
 
 def parse_start(text: str, option: str = "--from") -> int | str | At:
     """beginning, end, an offset, a time or how long ago. Raises click.BadParameter."""
-    if text in ("beginning", EARLIEST):
+    if text in ("beginning", "start", EARLIEST):
         return EARLIEST
     if text in ("end", LATEST):
         return LATEST

@@ -39,6 +39,8 @@ TOPIC_TIMEOUT_S = 3.0
     help="json: a line is an object with value, key, headers, timestamp and partition, as consume --json writes it.",
 )
 @click.option("--key-separator", metavar="TEXT", help="A line is KEY<TEXT>VALUE.")
+@click.option("--key", "fixed_key", metavar="TEXT", help="The key of all records.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records; repeat it.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("--partition", type=Whole(0), help="All to this one [default: by key, or in turn].")
 @click.option("--idempotent/--no-idempotent", default=None, help="No duplicates [default: with --acks all].")
@@ -50,6 +52,8 @@ def produce(
     topic: str,
     kind: str,
     key_separator: str | None,
+    fixed_key: str | None,
+    headers: tuple[str, ...],
     acks: str,
     partition: int | None,
     *,
@@ -71,15 +75,19 @@ def produce(
     \b
       seq 1 100000 | kafkalite produce flights
       kafkalite produce flights --key-separator : < lines.txt
+      kafkalite produce flights --key LH1 --header source=ops <<< late
       kafkalite produce flights --input json <<< '{"key": "LH1", "value": {"late": 5}, "headers": {"source": "ops"}}'
     """
     if idempotent and acks != "all":
         raise click.UsageError("--idempotent needs --acks all")
     if key_separator == "":
         raise click.BadParameter("is empty", param_hint="--key-separator")
-    if kind == "json" and key_separator is not None:
-        raise click.UsageError("--key-separator is for text: with --input json a line has its key")
+    if kind == "json" and (key_separator is not None or fixed_key is not None or headers):
+        raise click.UsageError("--key, --key-separator and --header are for text: with --input json a line has its own")
+    if key_separator is not None and fixed_key is not None:
+        raise click.UsageError("give one of --key and --key-separator")
     separator = None if key_separator is None else key_separator.encode()
+    common = RecordLine(None if fixed_key is None else fixed_key.encode(), None, tuple(map(_header, headers)))
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
@@ -95,7 +103,7 @@ def produce(
                 max_block_ms=int(timeout_s * 1000),
                 max_record_bytes=2 * MAX_LINE_BYTES,  # the topic decides
             )
-            run = _Run(client, topic, partition, separator, is_json=kind == "json")
+            run = _Run(client, topic, partition, separator, common, is_json=kind == "json")
             async with producer:
                 await run.send_lines(producer)
             return run.report(Output(as_json))
@@ -103,6 +111,13 @@ def produce(
     code = run_async(work())
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
+    return name, value.encode()
 
 
 async def _known_or_created(client: AsyncClient, topic: str, timeout_s: float) -> None:
@@ -123,12 +138,21 @@ class _Run:
     """Counts what becomes of the lines."""
 
     def __init__(
-        self, client: AsyncClient, topic: str, partition: int | None, separator: bytes | None, *, is_json: bool
+        self,
+        client: AsyncClient,
+        topic: str,
+        partition: int | None,
+        separator: bytes | None,
+        common: RecordLine,
+        *,
+        is_json: bool,
     ) -> None:
+        """`common`: key and headers of lines of text."""
         self._client = client
         self._topic = topic
         self._partition = partition
         self._separator = separator
+        self._common = common
         self._is_json = is_json
         self._started = client.now()
         self._lines = 0
@@ -197,12 +221,12 @@ class _Run:
                 self.bad_line = f"line {self._lines}: {error}"
                 return None
         if self._separator is None:
-            return RecordLine(None, line)
+            return RecordLine(self._common.key, line, self._common.headers)
         key, separator, value = line.partition(self._separator)
         if not separator:
             self.bad_line = f"line {self._lines} has no key: {line[:60].decode(errors='replace')!r}"
             return None
-        return RecordLine(key, value)
+        return RecordLine(key, value, self._common.headers)
 
     def _count(self, future: asyncio.Future[RecordMetadata]) -> None:
         error = None if future.cancelled() else future.exception()

@@ -21,7 +21,7 @@ def is_legal(name: str) -> bool:
 def check_name(name: str) -> None:
     """Kafka's rules for topic names. Raises ApiError INVALID_TOPIC_EXCEPTION, INVALID_REQUEST."""
     if name == "__cluster_metadata":  # KRaft's log: tools that find such a topic take the cluster for one of KRaft
-        raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is the name of an internal topic of Apache Kafka")
+        raise api_error(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     reason = None
     if not name:
         reason = "a topic name must not be empty"

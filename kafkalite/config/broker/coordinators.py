@@ -12,6 +12,13 @@ class CoordinatorSettings:
     transactional_id_expiration_ms: int = setting(
         604_800_000, "time after which an idle transactional id is removed", low=1, high=INT_MAX
     )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        3_600_000, "interval of the checks for transactional ids to remove", low=1, high=INT_MAX
+    )
+    # Kafka's is 10 s; a check costs next to nothing, and readers of committed records wait for the abort.
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        1_000, "interval of the checks for transactions that have timed out", low=1, high=INT_MAX
+    )
     transaction_max_timeout_ms: int = setting(
         900_000, "longest transaction timeout that a producer may request", low=1, high=INT_MAX
     )
@@ -87,7 +94,7 @@ class CoordinatorSettings:
         3_000, "time that a new group waits for more members", low=0, high=INT_MAX
     )
     group_min_session_timeout_ms: int = setting(
-        6_000, "shortest session timeout of a group member", low=1, high=INT_MAX
+        6_000, "shortest session timeout of a group member", low=0, high=INT_MAX
     )
     group_max_session_timeout_ms: int = setting(
         1_800_000, "longest session timeout of a group member", low=1, high=INT_MAX
@@ -99,7 +106,7 @@ class CoordinatorSettings:
     )
     # Kafka waits a second. Here members that join meanwhile are assigned together anyway, and a lone one does not wait.
     group_consumer_assignment_interval_ms: int = setting(
-        0, "least time between two assignments of a consumer group", low=0, high=INT_MAX
+        0, "least time between two assignments of a consumer group", low=0, high=INT_MAX, dynamic=True
     )
     group_consumer_heartbeat_interval_ms: int = setting(
         5_000, "interval at which members of consumer groups send heartbeats", low=1, high=INT_MAX
@@ -118,7 +125,7 @@ class CoordinatorSettings:
         45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1, high=INT_MAX
     )
     group_share_assignment_interval_ms: int = setting(
-        0, "least time between two assignments of a share group", low=0, high=INT_MAX
+        0, "least time between two assignments of a share group", low=0, high=INT_MAX, dynamic=True
     )
     group_share_delivery_count_limit: int = setting(
         5, "number of deliveries after which a record of a share group is given up", low=2, high=25
@@ -142,7 +149,7 @@ class CoordinatorSettings:
         10_000, "records that a copy of a task's state may be behind to count as caught up", low=0, high=INT_MAX
     )
     group_streams_assignment_interval_ms: int = setting(
-        1_000, "least time between two assignments of a streams group", low=0, high=INT_MAX
+        1_000, "least time between two assignments of a streams group", low=0, high=INT_MAX, dynamic=True
     )
     group_streams_heartbeat_interval_ms: int = setting(
         5_000, "interval at which members of streams groups send heartbeats", low=1, high=INT_MAX

@@ -199,7 +199,8 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
         name for name in event.topics if name not in state.topics and paths.topic(name) not in state.malformed
     )
     if unknown:
-        # A topic that has vanished is one of these, so that its replicas are deleted, too.
+        # A topic that has vanished is one of these, so that its replicas are deleted, too, and what groups have committed for it.
+        effects += announce_deletion(state, unknown, "topic.deletion")
         effects += delete_vanished(state, unknown, "topic.deletion")
         state, forgotten = vanished.forget(state, unknown)
         effects += [*forgotten, RemoveDeletionRequests(unknown)]

@@ -140,7 +140,7 @@ class GroupCoordinator:
             if request.member_id:
                 raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
             entry = self._make(group_id)
-        if entry.share is not None or entry.streams is not None:
+        if entry.share is not None or (entry.streams is not None and not self.streams.gives_way(entry)):
             raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if entry.consumer is not None and self.consumers.join(entry, request):
             return

@@ -214,7 +214,8 @@ class GroupRemoval:
                 await self.expire()
 
     async def sweep(self) -> None:
-        """Forget offsets of what was deleted while nobody coordinated the group: once for each partition that is loaded.
+        """Forget offsets of what was deleted while nobody coordinated the group: once for each partition that is loaded. Those of a topic that
+        is missing stay if this node has not heard of its deletion.
 
         Only at its second sweep: a node that has just taken over may hear of a new topic later than the one before it. After
         that, those of former topics: of a deletion just before a controller's end the next controller does not report.
@@ -287,22 +288,31 @@ class GroupRemoval:
         """Whether all could be written. `topics`: all of them."""
         doomed = await self._found(
             partition,
-            lambda key, offset: _is_gone(key, topics) or offset.is_of_another(topics[key.topic].topic_id),
-            self._is_gone_now,
+            lambda key, offset: self._is_gone(key, offset, topics.get(key.topic)),
+            lambda key, offset: self._is_gone(key, offset, self._topic(key.topic)),
         )
         shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
         kept = await self._refused(doomed)
-        begun = [topic for group in shared for topic in share_topics(group).values()]
-        await self._shares.topics_deleted(topic.name for topic in begun)
+        begun = [topic for group in shared for topic in share_topics(group).values() if topic.name in topics]
+        await self._shares.forget(
+            lambda topic_id, name: self._topic(name) is not None or self._services.is_deleted(name, topic_id)
+        )
         keys = [TopicPartition(topic.name, number) for topic in begun for number in topic.partitions]
-        removed = [key for key in keys if _is_gone(key, topics)]
+        removed = [key for key in keys if _is_removed(key, topics[key.topic])]
         if removed:
             self._services.supervisor.spawn("groups.purge", self._shares.partitions_removed(removed), Policy.ISOLATED)
         return not kept
 
-    def _is_gone_now(self, key: TopicPartition, offset: CommittedOffset) -> bool:
-        topic = self._services.metadata([key.topic]).topics[0]
-        return _is_gone(key, {} if topic.error else {key.topic: topic}) or offset.is_of_another(topic.topic_id)
+    def _topic(self, name: str) -> TopicMetadata | None:
+        topic = self._services.metadata([name]).topics[0]
+        return None if topic.error else topic
+
+    def _is_gone(self, key: TopicPartition, offset: CommittedOffset, topic: TopicMetadata | None) -> bool:
+        """Whether its topic was deleted, or its partition removed. `topic`: of this name; None: there is none, but it may have
+        vanished, and then it comes back with its id (ADR 19)."""
+        if topic is None:
+            return self._services.is_deleted(key.topic, offset.topic_id)
+        return _is_removed(key, topic) or offset.is_of_another(topic.topic_id)
 
     async def expire(self) -> None:
         """Forget offsets that have outlived `offsets.retention.minutes`, and groups with nothing left."""
@@ -344,10 +354,9 @@ class GroupRemoval:
         return [key for key in expired if subscribed is not None and key.topic not in subscribed]
 
 
-def _is_gone(key: TopicPartition, topics: Mapping[str, TopicMetadata]) -> bool:
-    """Whether the topic or the partition was deleted. `topics`: all of them."""
-    topic = topics.get(key.topic)
-    return topic is None or key.partition > max((each.partition for each in topic.partitions), default=-1)
+def _is_removed(key: TopicPartition, topic: TopicMetadata) -> bool:
+    """Whether the topic of this name has fewer partitions."""
+    return key.partition > max((each.partition for each in topic.partitions), default=-1)
 
 
 def _group_tombstones(entry: GroupEntry) -> list[KeyValue]:

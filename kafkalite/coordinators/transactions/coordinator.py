@@ -33,8 +33,6 @@ from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
-_TIMEOUT_CHECK_S = 1.0
-_EXPIRY_CHECK_S = 3_600.0
 _RETRY_S = 0.1
 #: The partition will never take this marker, or has it already.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
@@ -333,8 +331,9 @@ class TransactionCoordinator:
     # --- time ---
 
     async def _run_timeouts(self) -> None:
+        config = self._services.config
         while True:
-            await asyncio.sleep(_TIMEOUT_CHECK_S)
+            await asyncio.sleep(config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000)
             await self.abort_overdue()
 
     async def abort_overdue(self) -> None:
@@ -367,8 +366,9 @@ class TransactionCoordinator:
             self._log_delay("transaction.abort_delayed", error.code, error=error.code.name)
 
     async def _run_expiry(self) -> None:
+        config = self._services.config
         while True:
-            await asyncio.sleep(_EXPIRY_CHECK_S)
+            await asyncio.sleep(config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000)
             await self.expire()
 
     async def expire(self) -> None:

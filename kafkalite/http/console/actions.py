@@ -125,7 +125,7 @@ class Actions:
         )
         [result] = await client.create_topics([wanted], timeout_s=_TIMEOUT_S)
         refuse(result.error, result.message)
-        return {"text": f"created {topic} with {result.partitions} partitions"}
+        return {"text": f"created {topic} with {number_of(result.partitions, 'partition')}"}
 
     async def _delete_topic(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         topic = confirmed(values, "topic")
@@ -210,7 +210,7 @@ class Actions:
         results = await elect_leaders(client, wanted, timeout_s=_TIMEOUT_S / 2)
         failed = [each for each in results if each.error not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)]
         elected = sum(each.error == ErrorCode.NONE for each in results)
-        text = f"{elected} leaders elected"
+        text = f"{number_of(elected, 'leader')} elected"
         if failed:
             first = failed[0]
             text += (

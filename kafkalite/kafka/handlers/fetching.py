@@ -224,10 +224,13 @@ class FetchHandlers:
         """A partition that is named twice is returned once, as by Kafka: a small request could ask for gigabytes."""
         fetch = waiting.fetch
         denied = request.denied.topics
+        is_stranger = self._is_strange_follower(request, message)
         for topic in message.topics:
             topic_id, name = self._named(topic.topic, topic.topic_id, request.version)
             refusal = ErrorCode.NONE
-            if name is None:
+            if is_stranger:
+                refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif name is None:
                 refusal = ErrorCode.UNKNOWN_TOPIC_ID
                 fetch.has_unknown_topics = True
             elif name in denied:
@@ -250,6 +253,12 @@ class FetchHandlers:
             known = forgotten.topic if request.version < _BY_ID_FROM else topic_ids.from_wire(forgotten.topic_id)
             for number in forgotten.partitions:
                 fetch.forget(known, number)
+
+    def _is_strange_follower(self, request: Request, message: wire.FetchRequest) -> bool:
+        """Whether it fetches as a follower and may not: that is for brokers, whatever else it may read (KafkaApis.handleFetchRequest)."""
+        state = message.replica_state
+        replica_id = message.replica_id if state is None else max(message.replica_id, state.replica_id)
+        return replica_id >= 0 and not self._access.may(request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
     def _named(self, name: str, wire_id: bytes, version: int) -> tuple[TopicId, str | None]:
         """The id by which a topic is asked for, if it is, and its name; None: nobody knows the id."""

@@ -59,10 +59,10 @@ class SaslHandlers:
         results = []
         for name in names or sorted(found):
             if named[name] > 1:
-                text = "the user is named more than once"
+                text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
                 results.append(result(name, int(ErrorCode.DUPLICATE_RESOURCE), text, ()))
             elif name not in found:
-                text = "the user has no SCRAM credentials"
+                text = f"Attempt to describe a user credential that does not exist: {name}"
                 results.append(result(name, int(ErrorCode.RESOURCE_NOT_FOUND), text, ()))
             else:
                 infos = [

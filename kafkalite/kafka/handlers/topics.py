@@ -175,7 +175,9 @@ class TopicHandlers:
             if times > 1:
                 answers.append(result_class(name, ZERO_UUID, invalid, "the topic is named twice"))
             elif name in denied:
-                answers.append(result_class(name, ZERO_UUID, refused))
+                is_unknown = is_visible(name) and self._services.metadata([name]).topics[0].error
+                code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if is_unknown else refused
+                answers.append(result_class(name, ZERO_UUID, code))
             elif (known_id := wanted.pop(name, None)) is not None:
                 answers.append(result_class(name, known_id, invalid, "the topic is named by its id, too"))
             else:

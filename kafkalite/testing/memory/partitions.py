@@ -130,6 +130,8 @@ class MemoryPartitions:
         self.led: Callable[[TopicPartition], bool] = lambda partition: True
         self._appended = asyncio.Event()
         self.changed = asyncio.Event()
+        #: Partitions that another node may lead by now.
+        self.replaced: set[TopicPartition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wheel = DeadlineWheel()
         #: Only written here: these logs have no order of batches that were refused.
@@ -331,6 +333,9 @@ class MemoryPartitions:
 
     def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
         return EPOCH if partition in self.logs and self.led(partition) else None
+
+    def may_be_replaced(self, partition: TopicPartition) -> bool:
+        return partition in self.replaced
 
     async def leadership_changed(self) -> None:
         await self.changed.wait()

@@ -59,6 +59,7 @@ from kafkalite.partition_values import (
     PartitionMetadata,
     TopicMetadata,
 )
+from kafkalite.replica.deleted_topics import DeletedTopics
 from kafkalite.replica.requests import (
     MetadataResponse,
 )
@@ -117,6 +118,7 @@ class MemoryServices:
         #: What `current_leader` returns, instead of this node.
         self.leaders: dict[TopicPartition, CurrentLeader] = {}
         self._ids: dict[str, TopicId] = {}
+        self.deleted = DeletedTopics()
         self._blocks = count()
 
     async def serve_extension(self, message: Message) -> Message:
@@ -184,6 +186,9 @@ class MemoryServices:
     def topic_name(self, topic_id: TopicId) -> str | None:
         return next((name for name, known in self._ids.items() if known == topic_id), None)
 
+    def is_deleted(self, name: str, topic_id: TopicId) -> bool:
+        return (name, topic_id) in self.deleted
+
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         results = []
         for topic in request.topics:
@@ -207,6 +212,7 @@ class MemoryServices:
             topic_id = TopicId(f"{self.random.getrandbits(96):024x}"[:21] + "A")
             if not request.validate_only:
                 self._ids[topic.topic] = topic_id
+                self.deleted.is_there(topic.topic, topic_id)
                 self.overrides[topic.topic] = dict(topic.configs or {})
                 self._add(topic.topic, range(count))
             results.append(TopicResult(topic.topic, 0, "", topic_id, count, replicas))
@@ -220,13 +226,24 @@ class MemoryServices:
     async def delete_topics(self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId]) -> DeleteTopicsResponse:
         results = []
         for name in request.topics:
-            if self._ids.pop(name, None) is None:
+            topic_id = self._ids.pop(name, None)
+            if topic_id is None:
                 results.append(TopicResult(name, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "no such topic"))
                 continue
+            self.deleted.add(name, topic_id)
             for key in [key for key in self.partitions.logs if key.topic == name]:
                 del self.partitions.logs[key]
             results.append(TopicResult(name, 0))
         return DeleteTopicsResponse(tuple(results))
+
+    def vanish(self, name: str) -> Callable[[], None]:
+        """The topic's znodes are gone, and nobody has requested its deletion; returns what brings them back."""
+        topic_id = self._ids.pop(name)
+
+        def undo() -> None:
+            self._ids[name] = topic_id
+
+        return undo
 
     async def create_partitions(
         self,

@@ -172,7 +172,21 @@ complete_words kafkalite admin config set --topic flights retention.
 complete_words kafkalite profile use d
 complete_words kafkalite consume --profile away fl
 complete_words kafkalite admin groups describe b
+complete_words kafkalite admin groups describe ""
 """
+#: Group ids are whatever a client says. bash would insert them as they are, with the next Enter they would run.
+_HOSTILE = (
+    "evil$(touch run)",
+    "evil`touch run`",
+    "evil; touch run",
+    "evil\\",
+    "evil'",
+    "evil*",
+    "~evil",
+    "--yes",
+    "#",
+    "e{v,i}l",
+)
 
 
 async def test_names_are_completed_in_bash(tmp_path: Path) -> None:
@@ -180,7 +194,8 @@ async def test_names_are_completed_in_bash(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
         await client.create_topics([NewTopic(name, 2, 1) for name in ("flights", "flags", "orders", "__hidden")])
-        await Groups(client).commit("billing", {TopicPartition("orders", 0): 0})
+        for group in ("billing", "eu/böse-1", *_HOSTILE):
+            await Groups(client).commit(group, {TopicPartition("orders", 0): 0})
         binaries = tmp_path / "bin"
         binaries.mkdir()
         program = binaries / "kafkalite"
@@ -199,7 +214,7 @@ async def test_names_are_completed_in_bash(tmp_path: Path) -> None:
     assert err == b""
     assert lines[:5] == ["admin", "flags flights", "orders", "flights-0 flights-1", "1"]
     assert "retention.ms=" in lines[5].split()
-    assert lines[6:] == ["dev", "", "billing"]
+    assert lines[6:] == ["dev", "", "billing", "billing eu/böse-1"]
 
 
 def test_profiles_that_are_made_at_once_are_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:

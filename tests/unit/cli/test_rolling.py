@@ -8,6 +8,7 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.results import Metadata
+from kafkalite.errors import ApiError
 from kafkalite.extension.messages.watching import DescribeClusterResponse
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch
 from kafkalite.protocol import wire
@@ -46,3 +47,16 @@ async def test_an_epoch_of_before_the_restart_is_not_taken_for_the_restart(monke
     (step,) = await rolling._steps(cast(AsyncClient, client), (BrokerId(2),), "true", 1.0)
     await rolling._restart(cast(AsyncClient, client), step, 60.0, 1.0, Output(as_json=True))
     assert client.epochs == [12]
+
+
+async def test_a_wait_that_takes_long_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten minutes of silence, if the command restarts nothing."""
+    monkeypatch.setattr(rolling, "_LOOK_S", 0)
+    client = Client(5)
+    (step,) = await rolling._steps(cast(AsyncClient, client), (BrokerId(2),), "true", 1.0)
+    with pytest.raises(ApiError, match="broker 2 has not registered again within 60 s"):
+        await rolling._restart(cast(AsyncClient, client), step, 60.0, 1.0, Output(as_json=True))
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["note: broker 2 has not registered again yet; waiting up to 60 s (--step-timeout)"]

@@ -325,6 +325,8 @@ async def _look_around(running: Cluster, tmp_path: Path, url: str) -> None:
             browser.wait("document.querySelector('#records pre')")
             # Tables scroll within their cards; the page itself does not grow sideways.
             assert browser.run("return document.documentElement.scrollWidth") <= 390
+            # All pages can be seen in the navigation, too.
+            assert browser.run("return $('nav').scrollWidth <= $('nav').clientWidth")
             _end(browser)
 
     def dark() -> None:

@@ -41,7 +41,7 @@ def test_a_topics_counters_never_go_back_while_a_partition_of_it_is_here() -> No
     was a peak of everything that the node had ever written to the topic."""
     now: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ms=lambda: 0)
     stub: Any = SimpleNamespace(usable=lambda: True)
-    hosted = HostedPartitions(clock=now, supervisor=stub, session=stub, trust_ms=0, events=stub)
+    hosted = HostedPartitions(clock=now, supervisor=stub, session=stub, trust_ms=0, silence_ms=0, events=stub)
 
     def partition(number: int, count: int) -> Any:
         return SimpleNamespace(

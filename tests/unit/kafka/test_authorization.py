@@ -249,6 +249,72 @@ async def test_whoever_may_not_describe_a_topic_does_not_learn_its_name_from_its
     assert (answer.name, answer.topic_id, answer.error_code) == ("t", the_id, 29)
 
 
+async def test_whoever_may_describe_a_topic_hears_that_it_is_not_there_to_be_deleted(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    state = wire.DeleteTopicsRequest.DeleteTopicState
+
+    async def codes(*names: str) -> list[int]:
+        request = wire.DeleteTopicsRequest([state(name, bytes(16)) for name in names], timeout_ms=100)
+        return [each.error_code for each in (await client.ask(request, 6)).responses]
+
+    assert await codes("t", "no") == [29, 29]
+    allow(broker, "ann", TOPIC, "*", Operation.DESCRIBE)
+    assert await codes("t", "no") == [29, 3]
+
+
+@pytest.mark.parametrize("version", [12, 17])
+async def test_a_follower_needs_the_right_to_cluster_actions(broker: Broker, version: int) -> None:
+    client = await client_of(broker, "ann")
+    fetch = wire.FetchRequest
+    the_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+    wanted = fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
+    topic = (
+        fetch.FetchTopic("t", partitions=[wanted])
+        if version < 13
+        else fetch.FetchTopic(topic_id=the_id, partitions=[wanted])
+    )
+    request = fetch(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[topic])
+    if version < 15:
+        request.replica_id = 1
+    else:
+        request.replica_state = fetch.ReplicaState(1, 1)
+
+    async def code() -> int:
+        return int((await client.ask(request, version)).responses[0].partitions[0].error_code)
+
+    assert await code() == 29
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    assert await code() == 29
+    allow(broker, "ann", CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION)
+    assert await code() == 0
+
+
+async def test_a_heartbeat_without_the_right_to_its_topics_is_refused_before_it_is_read(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", GROUP, "g", Operation.READ)
+    # Of a member that joins there would have to be a time-out and owned partitions, too.
+    request = wire.ConsumerGroupHeartbeatRequest(group_id="g", member_epoch=0, subscribed_topic_names=["t"])
+    assert (await client.ask(request, 1)).error_code == int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    allow(broker, "ann", TOPIC, "t", Operation.DESCRIBE)
+    assert (await client.ask(request, 1)).error_code == int(ErrorCode.INVALID_REQUEST)
+
+
+async def test_the_first_heartbeat_of_streams_says_which_topics_the_client_may_not_create(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", GROUP, "g", Operation.READ)
+    allow(broker, "ann", TOPIC, "*", Operation.DESCRIBE)
+    of_topology = wire.StreamsGroupHeartbeatRequest
+    counts = of_topology.TopicInfo("counts", partitions=0, replication_factor=1)
+    part = of_topology.Subtopology("0", source_topics=["t"], state_changelog_topics=[counts])
+    request = of_topology(
+        "g", member_id="m", member_epoch=0, rebalance_timeout_ms=10_000, process_id="p",
+        topology=of_topology.Topology(1, [part]), active_tasks=[], standby_tasks=[], warmup_tasks=[],
+    )  # fmt: skip
+    answer = await client.ask(request, 0)
+    missing = "Internal topics are missing: counts; Unauthorized to CREATE on topics counts."
+    assert (answer.error_code, answer.status[-1].status_detail) == (0, missing)
+
+
 async def test_a_refused_produce_without_acks_ends_the_connection(broker: Broker) -> None:
     client = await client_of(broker, "ann")
     client.send(produce("t", (0, batch(b"v")), acks=0), 9)
@@ -301,3 +367,11 @@ def request_of_acls(api: str) -> Any:
     if api == "CreateAcls":
         return request([request.AclCreation(2, "n", 3, "User:a", "*", 3, 3)])
     return request([request.DeleteAclsFilter(2, "n", 3, None, None, 1, 1)])
+
+
+@pytest.mark.parametrize("kind", ["Consumer", "Share", "Streams"])
+async def test_the_description_of_no_group_and_of_another_kind_of_group(broker: Broker, kind: str) -> None:
+    client = await client_of(broker, "root")
+    answer = await client.ask(getattr(wire, f"{kind}GroupDescribeRequest")(["g", "no"]), 1)
+    texts = [f"Group g is not a {kind.lower()} group.", "Group no not found."]
+    assert [(each.error_code, each.error_message) for each in answer.groups] == [(69, text) for text in texts]

@@ -48,6 +48,20 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     assert one.value == "9"
 
 
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+async def test_the_assignment_interval_of_groups_is_changed_without_a_restart(broker: Broker, kind: str) -> None:
+    """Kafka's DynamicGroupConfigIntegrationTest does it for all brokers and for one."""
+    client = await broker.client()
+    key = f"group.{kind}.assignment.interval.ms"
+    assert await alter(client, (key, 0, "4000"), name="", kind=BROKER) == 0
+    assert await alter(client, (key, 0, "5000"), name="1", kind=BROKER) == 0
+    [one] = (await described(client, key, name="1", kind=BROKER)).configs
+    assert (one.value, one.config_source, one.read_only) == ("5000", 2, False)
+    [of_group] = (await described(client, f"{kind}.assignment.interval.ms", name="g", kind=32)).configs
+    assert (of_group.config_source, [each.source for each in of_group.synonyms][:2]) == (2, [2, 3])
+    assert [each.value for each in of_group.synonyms][:2] == ["5000", "4000"]
+
+
 @pytest.mark.parametrize("version", range(5))
 async def test_a_brokers_configuration(broker: Broker, version: int) -> None:
     client = await broker.client()
@@ -125,3 +139,14 @@ def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:
     assert len(absent) == len(set(absent))
     known = {*BROKER_KEYS, *TOPIC_KEYS, *ALIASES, *UNITS, *TRUE_VALUES}
     assert not known & set(absent)
+
+
+async def test_a_group_without_a_setting_shows_where_the_value_in_force_comes_from(broker: Broker) -> None:
+    client = await broker.client()
+    key = "group.consumer.assignment.interval.ms"
+    assert await alter(client, (key, 0, "2000"), name="", kind=BROKER) == 0
+    assert await alter(client, (key, 0, "3000"), name="1", kind=BROKER) == 0
+    [entry] = (await described(client, "consumer.assignment.interval.ms", name="g", kind=32)).configs
+    found = [(each.source, each.name, each.value) for each in entry.synonyms]
+    assert found == [(2, key, "3000"), (3, key, "2000"), (5, key, "0")]
+    assert entry.config_source == 2

@@ -111,6 +111,23 @@ async def test_a_later_sweep_takes_offsets_of_a_topic_whose_deletion_nobody_repo
     assert await by_name(client) == 6
 
 
+@pytest.mark.checklist("C19")
+async def test_offsets_of_a_topic_that_has_vanished_stay(broker: Broker) -> None:
+    """Its replicas stay too: when its znodes are back, its groups go on where they were (ADR 19)."""
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    restore = broker.services.vanish("t")
+    for _ in range(2):
+        for _ in range(3):
+            await broker.side.groups.removal.sweep()
+        await move(broker, GROUP_TOPIC)
+        await coordinator(client, "g")
+    restore()
+    assert await by_name(client) == 5
+
+
 async def test_a_sweep_that_could_not_be_written_is_repeated(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await made_again(broker)
     removal, refused = broker.side.groups.removal, broker.side.groups.removal._refused

@@ -399,9 +399,11 @@ async def test_users_are_made_described_and_deleted(broker: Broker) -> None:
         assert (result.user, result.error_code) == ("bob", 0)
         assert [(info.mechanism, info.iterations) for info in result.credential_infos] == [(1, 4096), (2, 5000)]
     answer = await client.ask(wire.DescribeUserScramCredentialsRequest([user("eve"), user("bob"), user("bob")]), 0)
-    assert [(result.user, result.error_code) for result in answer.results] == [
-        ("eve", ErrorCode.RESOURCE_NOT_FOUND),
-        ("bob", ErrorCode.DUPLICATE_RESOURCE),
+    nobody = "Attempt to describe a user credential that does not exist: eve"
+    twice = "Cannot describe SCRAM credentials for the same user twice in a single request: bob"
+    assert [(result.user, result.error_code, result.error_message) for result in answer.results] == [
+        ("eve", ErrorCode.RESOURCE_NOT_FOUND, nobody),
+        ("bob", ErrorCode.DUPLICATE_RESOURCE, twice),
     ]
     assert await alter(client, [deletion("bob", 2)], []) == [("bob", 0)]
     assert sorted(broker.services.users["bob"]) == ["SCRAM-SHA-256"]

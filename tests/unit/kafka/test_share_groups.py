@@ -10,6 +10,7 @@ import pytest
 
 from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.topics import DeleteTopicsRequest
 from kafkalite.model import Offset
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
@@ -301,6 +302,27 @@ async def test_a_deleted_topic_takes_its_states_along(broker: Broker) -> None:
     assert not any(partition.entries for partition in broker.side.shares.log.states())
     assert not broker.side.groups.describe("g").share.shared.initialized  # type: ignore[union-attr]
     assert not broker.side.groups.describe("g").share.shared.deleting  # type: ignore[union-attr]
+
+
+@pytest.mark.checklist("C19")
+async def test_a_sweep_keeps_the_states_of_a_topic_that_has_vanished(broker: Broker) -> None:
+    """Those of a topic whose deletion was reported go."""
+    client = await started(broker)
+    await Member(client, "m", "t").beat()
+    key, removal = key_of(broker, "t", 0), broker.side.groups.removal
+    await broker.side.share_persister.write(key, 9, 1, Offset(7), [])
+    restore = broker.services.vanish("t")
+    for _ in range(3):
+        await removal.sweep()
+    restore()
+    assert (await broker.side.share_persister.read(key, 1)).start_offset == 7
+    reload(broker)
+    await until(lambda: not broker.side.groups.log.is_loading)
+    await broker.services.delete_topics(DeleteTopicsRequest(("t",)), {})
+    for _ in range(2):
+        assert any(partition.entries for partition in broker.side.shares.log.states())
+        await removal.sweep()
+    assert not any(partition.entries for partition in broker.side.shares.log.states())
 
 
 async def test_a_deletion_that_was_interrupted_goes_on(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

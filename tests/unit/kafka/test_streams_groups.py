@@ -222,15 +222,13 @@ async def test_topics_that_do_not_fit_are_reported(broker: Broker) -> None:
     both = _REQUEST.Subtopology("0", ["in", "other"], [], [], [], [], [_REQUEST.CopartitionGroup([0, 1], [], [])])
     member = Member(client, "m", topology=_REQUEST.Topology(1, [both]))
     answer = await member.beat()
-    assert [(each.status_code, each.status_detail) for each in answer.status] == [
-        (1, "Source topics other are missing.")
-    ]
+    assert [(each.status_code, each.status_detail) for each in answer.status] == [(1, "Missing source topics: other")]
     await broker.create("other", 3)
     async with asyncio.timeout(150):
         while member.statuses != [2]:
             answer = await member.beat()
             await asyncio.sleep(_HEARTBEAT_S)
-    assert "do not have the same number of partitions: in: 2, other: 3" in answer.status[0].status_detail
+    assert "do not have the same number of partitions: [{in=2, other=3}]" in answer.status[0].status_detail
     assert member.tasks() == []
     grow = wire.CreatePartitionsRequest
     await client.ask(grow([grow.CreatePartitionsTopic("in", 3, None)], 1000, validate_only=False), 2)
@@ -311,6 +309,38 @@ async def test_other_protocols_are_refused(broker: Broker) -> None:
     assert ErrorCode(old.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
     modern = (await client.ask(wire.ConsumerGroupDescribeRequest(["g"]), 1)).groups[0]
     assert ErrorCode(modern.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_an_empty_group_gives_way_to_members_of_the_classic_protocol(broker: Broker) -> None:
+    """As in Apache Kafka: an application goes back to `group.protocol=classic`, with its offsets (RebalanceProtocolMigrationIntegrationTest)."""
+    client = await started(broker)
+    member = Member(client, "m")
+    await settled(member, count=4)
+    commits = wire.OffsetCommitRequest
+    topic = commits.OffsetCommitRequestTopic("in", partitions=[commits.OffsetCommitRequestPartition(0, 5)])
+    await client.ask(commits("g", member.epoch, "m", None, -1, [topic]), 9)
+
+    protocols = [wire.JoinGroupRequest.JoinGroupRequestProtocol("stream", b"")]
+    join = wire.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
+    assert ErrorCode((await client.ask(join, 3)).error_code) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    await member.beat(-1)
+    joined = await client.ask(join, 3)
+    assert (ErrorCode(joined.error_code), joined.generation_id) == (ErrorCode.NONE, 1)
+    assert ErrorCode((await described(client)).error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+
+    async def position() -> int:
+        asked = wire.OffsetFetchRequest("g", [wire.OffsetFetchRequest.OffsetFetchRequestTopic("in", [0])])
+        partition = (await client.ask(asked, 5)).topics[0].partitions[0]
+        return int(partition.committed_offset)
+
+    assert await position() == 5
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert ErrorCode((await described(client)).error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert await position() == 5
+    await client.ask(wire.LeaveGroupRequest("g", joined.member_id), 2)
+    await settled(Member(client, "m"), count=4)
 
 
 async def test_a_static_member_is_back_under_another_id(broker: Broker) -> None:

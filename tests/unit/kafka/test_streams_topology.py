@@ -7,6 +7,7 @@ import pytest
 from kafkalite.coordinators.groups.decisions.streams.topology import (
     CopartitionGroup,
     InternalTopic,
+    Status,
     Subtopology,
     Topology,
     configure,
@@ -55,3 +56,46 @@ def test_a_circle_without_any_source_is_refused() -> None:
     with pytest.raises(ApiError) as refused:
         configure(Topology(1, circle), {})
     assert refused.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
+@pytest.mark.parametrize(
+    ("sources", "repartition", "partitions", "detail"),
+    [
+        (
+            ("a", "b"),
+            (),
+            {"a": 2, "b": 3},
+            "Following topics do not have the same number of partitions: [{a=2, b=3}]",
+        ),
+        (
+            ("a",),
+            (InternalTopic("x", 2),),
+            {"a": 6},
+            "Number of partitions [2] of repartition topic [x] doesn't match number of partitions [6] of the source topic.",
+        ),
+        (
+            (),
+            (InternalTopic("x", 2), InternalTopic("y", 3)),
+            {},
+            "Following topics do not have the same number of partitions: [{x=2, y=3}]",
+        ),
+    ],
+)
+def test_numbers_that_do_not_fit_are_named_as_by_kafka(
+    sources: tuple[str, ...], repartition: tuple[InternalTopic, ...], partitions: dict[str, int], detail: str
+) -> None:
+    """Kafka Streams ends with this text (KStreamRepartitionIntegrationTest)."""
+    together = CopartitionGroup(tuple(range(len(sources))), repartition_source_topics=tuple(range(len(repartition))))
+    only = Subtopology("0", sources, repartition_sources=repartition, copartition_groups=(together,))
+    assert configure(Topology(1, (only,)), partitions).problem == (Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+
+
+def test_repartition_topics_take_the_number_of_the_one_that_has_its_own() -> None:
+    together = CopartitionGroup(repartition_source_topics=(0, 1))
+    first = Subtopology(
+        "0",
+        repartition_sources=(InternalTopic("x", 2), InternalTopic("y")),
+        copartition_groups=(together,),
+    )
+    second = Subtopology("1", ("in",), repartition_sinks=("y",))
+    assert sizes(Topology(1, (first, second)), **{"in": 7}) == {"x": 2, "y": 2}

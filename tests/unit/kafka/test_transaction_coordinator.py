@@ -227,3 +227,15 @@ async def test_idle_transactional_ids_are_forgotten(broker: Broker) -> None:
     await broker.side.transactions.expire()
     missing = await client.ask(wire.DescribeTransactionsRequest(["x"]), 0)
     assert missing.transaction_states[0].error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+async def test_the_interval_of_the_search_for_idle_ids_is_a_setting(make_broker: Any) -> None:
+    """Kafka's own tests set it."""
+    broker = await make_broker(
+        transactional_id_expiration_ms=1, transaction_remove_expired_transaction_cleanup_interval_ms=1
+    )
+    client = await broker.client()
+    await Producer(client).start()
+    async with asyncio.timeout(150):
+        while (await client.ask(wire.DescribeTransactionsRequest(["x"]), 0)).transaction_states[0].error_code == 0:
+            await asyncio.sleep(0.001)

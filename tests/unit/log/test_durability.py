@@ -112,6 +112,17 @@ async def test_a_log_without_records_has_its_topics_id_on_disk_before_anything_r
     assert reopen(disk, clean=how == "close_cleanly").topic_id == log.topic_id
 
 
+async def test_a_clean_close_syncs_each_file_and_directory_once(disk: MemoryDisk) -> None:
+    """The directory was synced for the records, and again for what makes the next start fast: a fifth of all syncs of a stop."""
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    disk.calls.clear()
+    await log.close_cleanly()
+    synced = [path for call, path, _ in disk.calls if call in ("sync", "sync_dir")]
+    assert f"{PATH}/00000000000000000001.snapshot" in synced and PATH in synced
+    assert sorted(synced) == sorted(set(synced))
+
+
 @pytest.mark.checklist("F18")
 async def test_an_empty_log_takes_the_id_of_the_topic_it_is_given_to(disk: MemoryDisk) -> None:
     make_log(disk)

@@ -35,6 +35,12 @@ def test_settings_have_the_size_of_kafkas(key: str, most: int) -> None:
         broker_config({key: most + 1})
 
 
+def test_a_group_may_have_any_short_session_timeout() -> None:
+    """Kafka's own tests set 0, as its EmbeddedKafkaCluster."""
+    config, _ = broker_config({"group.min.session.timeout.ms": 0})
+    assert config.group_min_session_timeout_ms == 0
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [

@@ -366,6 +366,11 @@ async def test_followers_answer_consumers_up_to_the_high_watermark_they_have(thr
     await until(lambda: follower.partition(TP).high_watermark == 3)
     # One that does not know of followers gets nothing there.
     assert (await follower.fetch(TP, 0))[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    # One whose metadata are of another epoch hears that first, as from Kafka.
+    epoch = follower.partition(TP).leader_epoch
+    errors = [(await follower.fetch(TP, 0, leader_epoch=each))[0].error for each in (epoch - 1, epoch, epoch + 1)]
+    older, newer = ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert errors[1:] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, newer] and (epoch == 0 or errors[0] == older)
     got, body = await follower.fetch(TP, 0, reads_followers=True)
     assert (got.error, got.high_watermark, body.count(b"seen")) == (0, 3, 3)
     assert (await follower.fetch(TP, 4, reads_followers=True))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -196,6 +196,30 @@ async def test_a_leader_without_zookeeper_goes_on_with_its_followers_and_not_wit
     await until(lambda: leader.partition(TP).leader is None and leader.partition(TP).leader_id == 2)
 
 
+async def test_a_leader_that_nobody_follows_may_have_been_replaced_although_it_has_its_lease(make_cluster, until):
+    """The controller replaces the leaders of a broker that does not answer it before the broker's session ends."""
+    cluster = await started(make_cluster)
+    leader = cluster.node(1)
+    hosted, partition = leader.manager.hosted, leader.partition(TP)
+    assert not hosted.may_be_replaced(partition)
+    state = cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=5, replicas=(1, 2, 3))
+    for number in (2, 3):
+        await cluster.command(number, state)
+    await until(lambda: hosted.may_be_replaced(partition))
+    assert leader.session.usable()
+
+
+async def test_a_leader_that_is_the_whole_isr_needs_no_followers_to_know_that_it_leads(make_cluster):
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=0, replicas=(1, 2)))
+    hosted, partition = cluster.node(1).manager.hosted, cluster.node(1).partition(TP)
+    hosted.now_ms = lambda: 2**50
+    assert not hosted.may_be_replaced(partition)
+    hosted.usable = lambda: False
+    assert hosted.may_be_replaced(partition)
+
+
 @pytest.mark.checklist("F13")
 async def test_only_a_leader_alone_in_sync_resigns_when_its_session_ends(make_cluster, until):
     cluster = await make_cluster(3)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kafkalite.model import (
+    NO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -14,6 +15,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.replica.deleted_topics import MAX_DELETED, DeletedTopics
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.messages.control import Broker, PartitionState, UpdateMetadataRequest
 
@@ -65,6 +67,40 @@ async def test_a_topic_made_again_has_only_its_own_partitions():
         "a",
         None,
     )
+
+
+@pytest.mark.checklist("C19")
+async def test_only_a_reported_deletion_deletes_a_topic():
+    cache = MetadataCache()
+    id1, id2, id3, none = map(TopicId, ("id", "id2", "id3", NO_TOPIC_ID))
+    cache.apply(update(state("a", 0), state("b", 0, topic_id="id2"), full=True))
+    cache.apply(update(state("b", 0, topic_id="id2"), full=True))
+    assert ("a", id1) not in cache.deleted, "it may have vanished"
+    cache.apply(update(state("a", 0), full=True, deleted=("b",)))
+    assert ("b", id2) in cache.deleted and ("b", none) in cache.deleted
+    cache.apply(update(state("b", 0, topic_id="id3")))
+    assert ("b", id2) in cache.deleted and ("b", none) not in cache.deleted and ("b", id3) not in cache.deleted
+    cache.apply(update(full=True))
+    assert ("b", id3) not in cache.deleted and ("a", id1) not in cache.deleted
+    cache.apply(update(state("b", 0, topic_id="id2")))
+    assert ("b", id2) not in cache.deleted, "it was restored from a backup"
+
+
+@pytest.mark.checklist("C19")
+async def test_a_deletion_of_a_topic_that_has_vanished_has_no_id():
+    cache = MetadataCache()
+    cache.apply(update(deleted=("a",)))
+    assert ("a", TopicId("id")) in cache.deleted
+    cache.apply(update(full=True))
+    assert ("a", TopicId("id")) not in cache.deleted, "one may have come and vanished meanwhile"
+
+
+async def test_old_deletions_are_dropped():
+    deleted = DeletedTopics()
+    for number in range(MAX_DELETED + 1):
+        deleted.add(f"t{number}", TopicId(f"id{number}"))
+    assert ("t0", TopicId("id0")) not in deleted
+    assert ("t1", TopicId("id1")) in deleted and ("t1", NO_TOPIC_ID) in deleted
 
 
 async def test_who_waits_hears_of_the_next_change():

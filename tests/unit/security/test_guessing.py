@@ -35,6 +35,21 @@ def test_guesses_from_one_address() -> None:
     assert _login(security, "10.0.0.9", "alice", "right")
 
 
+def test_guesses_from_many_addresses_of_one_network() -> None:
+    """A client with an IPv6 address has 2^64 of them: each gave ten more guesses."""
+    security: Any = listener_security(passwords={"alice": "right", "bob": "good"}, now=lambda: 0.0)
+    assert _login(security, "2001:db8::b", "bob", "good")
+    for number in range(BURST):
+        assert not _login(security, f"2001:db8::{number:x}", "alice", f"guess-{number}")
+    assert not _login(security, "2001:db8::ffff", "alice", "right")
+    assert _login(security, "2001:db8::b", "bob", "good")  # has been there before
+    assert _login(security, "2001:db8:0:1::1", "alice", "right")
+    for number in range(BURST):
+        assert not _login(security, "::ffff:10.0.0.9", "alice", f"guess-{number}")
+    assert not _login(security, "10.0.0.9", "alice", "right")
+    assert _login(security, "10.0.0.8", "alice", "right")
+
+
 def test_one_more_address_costs_the_same_however_many_there_are() -> None:
     """A /64 of IPv6 has any number of addresses: with 4,096 of them, each failed login looked at all."""
     reads = 0

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from kafkalite.config import broker_config
 from kafkalite.errors import AuthenticationFailed, ConfigError
 from kafkalite.security.oauth import KeyFile, OAuthServer, RemoteKeys, TokenChecker, TokenRules
+from tests.support.security import listener_security
 
 jwk = pytest.importorskip("joserfc.jwk")
 jwt = pytest.importorskip("joserfc.jwt")
@@ -101,6 +102,22 @@ def test_acting_for_another_user_is_refused() -> None:
     exchange.step(first(token(), "bob"))
     with pytest.raises(AuthenticationFailed, match="acting for another user"):
         exchange.step(b"\x01")
+
+
+def test_a_token_makes_nobody_a_node() -> None:
+    """Some identity providers let people choose the name that a claim has."""
+    security = listener_security(
+        mechanisms=("OAUTHBEARER",), tokens=TokenChecker(RULES, lambda: KEYS, lambda: float(NOW))
+    )
+    for user in ("alice", "node"):
+        exchange = security.exchange("OAUTHBEARER")
+        assert exchange is not None
+        assert exchange.step(first(token(sub=user))) == b"" and exchange.user == user
+        if user == "alice":
+            assert security.login(exchange, "OAUTHBEARER", None, "10.0.0.9").principal.name == user
+        else:
+            with pytest.raises(AuthenticationFailed, match="user of the nodes"):
+                security.login(exchange, "OAUTHBEARER", None, "10.0.0.9")
 
 
 def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
@@ -305,3 +306,75 @@ def test_a_file_that_could_not_be_opened_is_tried_again(
 def test_a_password_that_no_key_can_have(authority: Authority) -> None:
     with pytest.raises(ConfigError, match="password"):
         ServerTls(TlsFiles(authority.issue("shut", password="horse"), authority.truststore, "x" * 2000)).context()
+
+
+def _shaken_again(
+    listener: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[bool, ssl.SSLSession | None]:
+    """A handshake that offers this session and is ended in both directions: whether it was resumed, and the session of the client."""
+    to_listener, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(to_client, to_listener, session=session)
+    theirs = listener.wrap_bio(to_listener, to_client, server_side=True)
+    for step in ("do_handshake", "unwrap"):
+        for side in (ours, theirs, ours, theirs, ours):
+            with contextlib.suppress(ssl.SSLError):
+                getattr(side, step)()
+        session = session if step == "unwrap" else ours.session
+    return bool(theirs.session_reused), session
+
+
+def test_a_session_of_tls_12_is_not_resumed_after_a_second(authority: Authority, node: TlsFiles) -> None:
+    """A certificate counts at each handshake, also one that has expired since the last."""
+    tls = ServerTls(node, "required")
+    client = ClientTls(TlsFiles(authority.issue("again"), authority.truststore), check_hostname=False).context()
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    is_resumed, session = _shaken_again(tls.context_at(0.0), client, None)
+    assert not is_resumed
+    kept = tls.context_at(1.0)
+    assert _shaken_again(kept, client, session)[0] is False
+    assert tls.context_at(1.5) is kept  # many handshakes in one second do not make a context each
+    assert tls.context_at(2.0) is not kept
+    client.maximum_version = ssl.TLSVersion.TLSv1_3
+    new = tls.context_at(3.0)
+    _shaken_again(new, client, None)
+    assert tls.context_at(9.0) is new
+
+
+def test_a_context_is_kept_if_the_files_are_gone(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = ServerTls(TlsFiles(authority.issue("kept"), authority.truststore))
+    client = ClientTls(TlsFiles("", authority.truststore), check_hostname=False).context()
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    context = tls.context_at(0.0)
+    _shaken_again(context, client, None)
+
+    def refuse(*_: object) -> ssl.SSLContext:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(TlsFiles, "load_into", refuse)
+    assert tls.context_at(2.0) is context
+
+
+def test_a_listener_does_not_resume_sessions(
+    authority: Authority, node: TlsFiles, run: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkalite.security.tls._CONTEXT_S", 0.0)
+    context = ClientTls(TlsFiles("", authority.truststore), check_hostname=False).context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def ask(port: int, session: ssl.SSLSession | None) -> tuple[bool, ssl.SSLSession | None]:
+        plain = socket.create_connection(("127.0.0.1", port))
+        with context.wrap_socket(plain, session=session, server_hostname="127.0.0.1") as connection:
+            connection.recv(1)  # the name of nobody: the listener serves the connection
+            answer = bool(connection.session_reused), connection.session
+            connection.unwrap().close()
+            return answer
+
+    async def go() -> None:
+        async with Echo(ServerTls(node)) as echo:
+            _, session = await asyncio.to_thread(ask, echo.listener.port, None)
+            assert session is not None
+            assert not (await asyncio.to_thread(ask, echo.listener.port, session))[0]
+
+    run(go())

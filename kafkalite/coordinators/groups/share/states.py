@@ -200,6 +200,10 @@ class ShareGroupStates:
     async def topics_deleted(self, names: Iterable[str]) -> None:
         """States of topics that are no more are deleted."""
         gone = set(names)
+        await self.forget(lambda topic_id, name: name in gone)
+
+    async def forget(self, is_gone: Callable[[TopicId, str], bool]) -> None:
+        """Delete the states of topics, by id and name, that are gone. Those of a topic that is there stay."""
         for partition in list(self._log.states()):
             for entry in list(partition.entries.values()):
                 if entry.share is None:
@@ -207,7 +211,7 @@ class ShareGroupStates:
                 doomed = [
                     topic_id
                     for topic_id, topic in rules.begun(entry.share).items()
-                    if topic.name in gone and self._topics.topic_id(topic.name) != topic_id
+                    if is_gone(topic_id, topic.name) and self._topics.topic_id(topic.name) != topic_id
                 ]
                 if doomed:
                     try:

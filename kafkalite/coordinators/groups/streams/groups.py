@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from kafkalite.coordinators.groups.assigned_groups import AssignedGroups
+from kafkalite.coordinators.groups.assigned_groups import AssignedGroups, nothing
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
 from kafkalite.coordinators.groups.decisions.streams import heartbeats
 from kafkalite.coordinators.groups.decisions.streams.endpoints import EndpointPartitions, served
-from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
+from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, tombstones
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat, StreamsOutcome, StreamsSettings
 from kafkalite.coordinators.groups.decisions.streams.members import StreamsMember, StreamsRecord, TaskSets
 from kafkalite.coordinators.groups.decisions.streams.topology import Status, Topology
@@ -105,9 +105,12 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
             else:
                 done(None, self._answer(entry, group, outcome, settings, endpoint_epoch))
 
+        to_create = configured.to_create if configured is not None else ()
+        # Before the answer, which says so.
+        refused = self._internal_topics.refused(entry.streams_runtime, to_create, may_create)
         self._proceed(entry, group, outcome, request.owned, answered, before=extra)
-        if configured is not None and configured.to_create:
-            self._internal_topics.create(group.group_id, entry.streams_runtime, configured.to_create, may_create)
+        if to_create:
+            self._internal_topics.create(group.group_id, entry.streams_runtime, to_create, refused)
 
     def _answer(
         self,
@@ -139,6 +142,20 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
         if request.epoch != JOIN_EPOCH or is_other:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
         return StreamsGroup(group_id), [(group_key(group_id), None)] if entry.group.protocol_type else []
+
+    def gives_way(self, entry: GroupEntry) -> bool:
+        """A member of the classic protocol joins: whether the group is empty. Then only its offsets stay. Raises ApiError."""
+        group = self._need(entry)
+        if group.members:
+            return False
+
+        def drop() -> None:
+            entry.streams = None
+            self._new_runtime(entry)
+            self._unready.pop(group.group_id, None)
+
+        self._write(entry, group, tombstones(group), nothing, take=drop)
+        return True
 
     def _take(self, entry: GroupEntry, group: StreamsGroup, outcome: StreamsOutcome) -> None:
         entry.streams = group

@@ -29,20 +29,25 @@ class InternalTopics:
         #: Topic -> until when it is left alone (seconds, monotonic).
         self._until: dict[str, float] = {}
 
-    def create(
-        self,
-        group_id: str,
-        runtime: StreamsRuntime,
-        topics: Sequence[InternalTopic],
-        may_create: Callable[[str], bool],
-    ) -> None:
-        """Have them created, as far as the client may. What goes wrong is noted in `runtime.creation`."""
+    def refused(
+        self, runtime: StreamsRuntime, topics: Sequence[InternalTopic], may_create: Callable[[str], bool]
+    ) -> list[str]:
+        """Names of those that the client may not create, sorted; noted in `runtime.creation`, which its answer shows."""
+        found = sorted(topic.name for topic in self._wanted(topics) if not may_create(topic.name))
+        if found:
+            runtime.creation = f"Unauthorized to CREATE on topics {', '.join(found)}."
+        return found
+
+    def _wanted(self, topics: Sequence[InternalTopic]) -> list[InternalTopic]:
         now = self._services.clock.monotonic()
         self._until = {name: until for name, until in self._until.items() if until > now}
-        wanted = [topic for topic in topics if topic.name not in self._until]
-        refused = sorted(topic.name for topic in wanted if not may_create(topic.name))
-        if refused:
-            runtime.creation = f"Unauthorized to CREATE on topics {', '.join(refused)}."
+        return [topic for topic in topics if topic.name not in self._until]
+
+    def create(
+        self, group_id: str, runtime: StreamsRuntime, topics: Sequence[InternalTopic], refused: Sequence[str]
+    ) -> None:
+        """Have them created, but for `refused`. What goes wrong is noted in `runtime.creation`."""
+        wanted = self._wanted(topics)
         allowed = [topic for topic in wanted if topic.name not in refused]
         if not allowed:
             return

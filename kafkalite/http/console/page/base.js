@@ -4,7 +4,7 @@ const POLL_MS = 2000, ROWS = 50;
 const $ = id => document.getElementById(id);
 const view = {
   page: "cluster", name: "", text: "", state: "user", broker: -1, offset: 0, topics_text: "", topics_internal: 0,
-  topics_offset: 0, partitions_offset: 0, groups_text: "", groups_offset: 0, ids_text: "", security_text: "",
+  topics_offset: 0, partitions_offset: 0, groups_text: "", groups_offset: 0, subjects_text: "", subjects_offset: 0, ids_text: "", security_text: "",
 };
 const DEFAULTS = {...view};
 //: Name of a page -> {title, parent, load: its data, draw: shows them, every: ms}.

@@ -1,5 +1,6 @@
 // The message browser.
-let reading = 0, lastRead = {};
+const KEPT_RECORDS = 200;
+let reading = 0, lastRead = {}, newest = "", isFollowing = false;
 function partitionChoices(total) {
   const box = $("m-partition");
   if (Number(box.dataset.total) === total && box.dataset.topic === view.name) return;
@@ -16,13 +17,16 @@ function messageQuery() {
 }
 async function readMessages(more) {
   const mine = ++reading;
+  newest = "";
   $("m-note").textContent = "reading…";
   try {
     const query = more.from ? {...lastRead, ...more} : messageQuery();
     if (!more.from) lastRead = query;
+    if (query.from !== "end") $("m-follow").checked = false;
     const d = await get("api/console/messages", query);
     if (mine !== reading || d.topic !== view.name) return;
     drawRecords(d, query);
+    if (query.from === "end") newest = d.next;
   } catch (error) {
     if (mine === reading) { $("m-note").textContent = ""; $("records").replaceChildren(el("p", error.message, "bad")); }
   }
@@ -39,6 +43,24 @@ function drawRecords(d, query) {
   $("m-before").onclick = () => readMessages({from: "before", places: d.before});
   $("m-next").onclick = () => readMessages({from: "next", places: d.next});
   document.body.dataset.read = String(Number(document.body.dataset.read || 0) + 1);
+}
+// What has arrived since then, above the rest. Called whenever the page is drawn, so a page that is hidden does not ask.
+async function followRecords() {
+  if (!$("m-follow").checked || !newest || isFollowing) return;
+  const mine = reading;
+  isFollowing = true;
+  try {
+    const d = await get("api/console/messages", {...lastRead, from: "next", places: newest, limit: 100});
+    if (mine !== reading || d.topic !== view.name || !$("m-follow").checked) return;
+    if (!d.is_end) { readMessages({}); return; }  // more arrives than anybody reads: the newest again
+    newest = d.next;
+    const box = $("records");
+    if (d.records.length && !box.querySelector(".record")) box.replaceChildren();
+    box.prepend(...d.records.map(record => recordRow(d.topic, record)).reverse());
+    while (box.children.length > KEPT_RECORDS) box.lastChild.remove();
+    $("m-note").textContent = "following, " + amount(box.querySelectorAll(".record").length, "record") + " shown";
+  } catch (error) { if (mine === reading) $("m-note").textContent = error.message; }
+  finally { isFollowing = false; }
 }
 const brief = value => value === null ? "null" : value.text !== undefined ? value.text : value.hex;
 // JSON on several lines, its numbers and texts exactly as they are: only the space between them is ours.
@@ -101,5 +123,11 @@ $("m-send").addEventListener("click", () => {
     }});
 });
 $("m-read").addEventListener("click", () => readMessages({}));
+$("m-follow").addEventListener("change", () => {
+  if (!$("m-follow").checked) return;
+  $("m-from").value = "end";
+  $("m-from").dispatchEvent(new Event("change"));
+  readMessages({});
+});
 $("m-from").addEventListener("change", () => { $("m-at").hidden = $("m-from").value !== "offset"; $("m-time").hidden = $("m-from").value !== "time"; });
 for (const id of ["m-text", "m-key", "m-header", "m-at"]) $(id).addEventListener("keydown", event => { if (event.key === "Enter") readMessages({}); });

@@ -1,5 +1,7 @@
 // Which page is shown, and when it is loaded again.
-let timer = 0, asked = 0, typing = 0;
+let timer = 0, asked = 0, typing = 0, typed = null, drawnPlace = "";
+// What a page's parts are of: nothing of another topic or group stays under this one's name.
+const placeNow = () => view.page + " " + (PAGES[view.page].parent ? view.name : "");
 async function poll() {
   clearTimeout(timer);
   const mine = ++asked, page = PAGES[view.page];
@@ -8,6 +10,9 @@ async function poll() {
     const found = await page.load();
     if (mine === asked) {
       page.draw(found);
+      drawnPlace = placeNow();
+      $("page-error").hidden = true;
+      $("page-" + view.page).hidden = false;
       if (view.page !== "cluster") { $("live").textContent = "● live"; $("live").className = "ok"; }
       document.body.dataset.drawn = String(Number(document.body.dataset.drawn || 0) + 1);
       document.body.dataset.page = view.page;
@@ -16,13 +21,20 @@ async function poll() {
     if (mine === asked) {
       $("live").textContent = error instanceof TypeError ? "● no answer from this node" : "● " + error.message;
       $("live").className = "bad";
+      if (drawnPlace !== placeNow()) {
+        $("page-" + view.page).hidden = true;
+        $("page-error").hidden = false;
+        $("page-error-text").textContent = error.message;
+      }
     }
   }
   if (mine === asked && !document.hidden) timer = setTimeout(poll, page.every);
 }
 function show(change) {
   const before = view.page;
-  Object.assign(view, change);
+  clearTimeout(typing);
+  Object.assign(view, typed ? typed() : {}, change);  // what was typed just before another control was used counts, too
+  typed = null;
   if (!(view.page in PAGES)) view.page = "cluster";
   const changed = Object.entries(view).filter(([key, value]) => value !== DEFAULTS[key]);
   const place = "#" + new URLSearchParams(changed);
@@ -31,9 +43,11 @@ function show(change) {
   controls();
   poll();
 }
-const searches = {text: ["text", ["offset"]], "topics-text": ["topics_text", ["topics_offset"]], "groups-text": ["groups_text", ["groups_offset"]], "ids-text": ["ids_text", []], "security-text": ["security_text", []]};
+const searches = {text: ["text", ["offset"]], "topics-text": ["topics_text", ["topics_offset"]], "groups-text": ["groups_text", ["groups_offset"]], "subjects-text": ["subjects_text", ["subjects_offset"]], "ids-text": ["ids_text", []], "security-text": ["security_text", []]};
 function controls() {
-  for (const name of Object.keys(PAGES)) $("page-" + name).hidden = name !== view.page;
+  const isOther = PAGES[view.page].parent && drawnPlace !== placeNow();
+  for (const name of Object.keys(PAGES)) $("page-" + name).hidden = name !== view.page || isOther;
+  if (drawnPlace === placeNow()) $("page-error").hidden = true;
   const current = PAGES[view.page].parent || view.page;
   for (const tab of $("nav").children) tab.setAttribute("aria-current", tab.dataset.page === current ? "page" : "false");
   document.title = (view.name && PAGES[view.page].parent ? view.name : PAGES[view.page].title) + " – kafkalite";
@@ -43,6 +57,8 @@ function controls() {
   $("broker").value = String(view.broker);
 }
 function readHash() {
+  clearTimeout(typing);
+  typed = null;
   Object.assign(view, DEFAULTS);
   for (const [key, value] of new URLSearchParams(location.hash.slice(1))) if (key in view) view[key] = typeof view[key] === "number" ? Number(value) || 0 : value;
   if (!(view.page in PAGES)) view.page = "cluster";
@@ -59,7 +75,8 @@ for (const [name, page] of Object.entries(PAGES)) {
 }
 for (const [id, [key, firsts]] of Object.entries(searches)) $(id).addEventListener("input", () => {
   clearTimeout(typing);
-  typing = setTimeout(() => show({[key]: $(id).value, ...Object.fromEntries(firsts.map(first => [first, 0]))}), 200);
+  typed = () => ({[key]: $(id).value, ...Object.fromEntries(firsts.map(first => [first, 0]))});
+  typing = setTimeout(() => show({}), 200);
 });
 $("state").addEventListener("change", () => show({state: $("state").value, offset: 0}));
 $("broker").addEventListener("change", () => show({broker: Number($("broker").value), offset: 0}));

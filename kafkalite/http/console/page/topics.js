@@ -48,7 +48,7 @@ PAGES.topic = {
     $("topic-title").textContent = d.topic;
     const records = d.partitions.reduce((sum, p) => sum + Math.max(0, p.end - p.start), 0);
     $("topic-note").textContent = amount(d.partitions_total, "partition") + ", " + (d.partitions_total === d.partitions.length ? amount(records, "record") + ", " : "") + size(d.size_bytes) + (d.is_internal ? ", internal" : "");
-    if (isNew) { topicButtons(d); $("records").replaceChildren(); $("m-note").textContent = ""; $("m-before").hidden = $("m-next").hidden = true; }
+    if (isNew) { topicButtons(d); $("records").replaceChildren(); $("m-note").textContent = ""; $("m-before").hidden = $("m-next").hidden = true; $("m-follow").checked = false; }
     $("topic-plots").replaceChildren(
       plot("written", d.traffic.bytes_in, perSecond, 10000), plot("read", d.traffic.bytes_out, perSecond, 10000),
       plot("records written", d.traffic.messages_in, each_s, 10000));
@@ -64,6 +64,7 @@ PAGES.topic = {
     drawSettings();
     partitionChoices(d.partitions_total);
     if (isNew && d.can.read) readMessages({});
+    else if (d.can.read) followRecords();
     else if (isNew) $("records").replaceChildren(el("p", "You may not read this topic.", "dim"));
   },
 };

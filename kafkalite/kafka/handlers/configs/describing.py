@@ -117,7 +117,7 @@ class DescribeConfigHandlers:
             entries += self._listeners(wanted, layers)
             entries += true_value_entries(broker, wanted, message)
         elif resource.resource_type in ENTITIES:
-            return await self._entities.describe(resource, message)
+            return await self._entities.describe(resource, message, await self._broker_layers())
         else:
             raise api_error(ErrorCode.INVALID_REQUEST, f"nothing of type {resource.resource_type} has configurations")
         return entries

@@ -50,9 +50,16 @@ class EntityConfigs:
         self._services = services
 
     async def describe(
-        self, resource: wire.DescribeConfigsRequest.DescribeConfigsResource, message: wire.DescribeConfigsRequest
+        self,
+        resource: wire.DescribeConfigsRequest.DescribeConfigsResource,
+        message: wire.DescribeConfigsRequest,
+        layers: Sequence[tuple[int, Mapping[str, str]]],
     ) -> list[_Entry]:
-        """All keys of a group or subscription, whether it exists or not. Raises ApiError."""
+        """All keys of a group or subscription, whether it exists or not. Raises ApiError.
+
+        Args:
+            layers: the broker's dynamic settings, the strongest first: (Kafka's ConfigSource, key -> value).
+        """
         entity_type, keys, dynamic = ENTITIES[resource.resource_type]
         settings = await self._services.entity_overrides(entity_type, _named(resource.resource_name))
         wanted = set(resource.configuration_keys or ()) or keys.keys()
@@ -65,7 +72,7 @@ class EntityConfigs:
             held, inherited = value(keys, settings, name), []
             if resource.resource_type == GROUP:
                 held = group_setting(settings, name, self._services.config)
-                inherited = _of_broker(name, self._services.static_config)
+                inherited = _of_broker(name, self._services.static_config, layers)
             values += inherited or [(_SOURCE_DEFAULT, name, _text(key.default))]
             entries.append(
                 response.DescribeConfigsResourceResult(
@@ -124,16 +131,19 @@ class EntityConfigs:
         return response(config_resources=[response.ConfigResource(*each) for each in found])
 
 
-def _of_broker(name: str, static: BrokerConfig) -> list[tuple[int, str, str]]:
+def _of_broker(
+    name: str, static: BrokerConfig, layers: Sequence[tuple[int, Mapping[str, str]]]
+) -> list[tuple[int, str, str]]:
     """What holds for a group that does not set `name`: (source, name of the broker's setting, value), strongest first."""
     found = BROKER_KEYS.get(f"group.{name}")
     if found is None:
         return []
     spec, _ = found
-    values = [(_SOURCE_DEFAULT, f"group.{name}", _text(spec.default))]
+    key = f"group.{name}"
+    values = [(_SOURCE_DEFAULT, key, _text(spec.default))]
     if (text := _text(getattr(static, spec.name))) != values[0][2]:
-        values.insert(0, (_SOURCE_STATIC, f"group.{name}", text))
-    return values
+        values.insert(0, (_SOURCE_STATIC, key, text))
+    return [*((source, key, settings[key]) for source, settings in layers if key in settings), *values]
 
 
 def _named(name: str) -> str:

@@ -48,12 +48,12 @@ class ConsumerGroupHandlers:
                 raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_FEATURE} is 0: consumer groups are off")
             if not message.group_id:
                 raise api_error(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+            if request.denied.topics:
+                raise api_error(REFUSALS[ResourceType.TOPIC])
             said = _heartbeat(request, message)
             heartbeats.check(said, needs_member_id=request.version >= _OWN_IDS_FROM)
             if not said.member_id:
                 said = _heartbeat(request, message, self._groups.new_member_id(request.client_id))
-            if request.denied.topics:
-                raise api_error(REFUSALS[ResourceType.TOPIC])
             is_visible = self._access.visible(request, DESCRIBE_TOPIC)
             self._groups.consumer_heartbeat(message.group_id, said, is_visible, done)
         except ApiError as error:
@@ -79,7 +79,8 @@ class ConsumerGroupHandlers:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             entry = self._groups.describe(group_id)
             if entry is None or entry.consumer is None:
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+                what = "not found" if entry is None else "is not a consumer group"
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
             group = entry.consumer
             check_visible(self._access, request, group.subscribed_topics())
         except ApiError as error:

@@ -107,7 +107,8 @@ class ShareGroupHandlers:
     def _share_group(self, group_id: str) -> ShareGroup:
         entry = self._groups.describe(group_id)
         if entry is None or entry.share is None:
-            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+            what = "not found" if entry is None else "is not a share group"
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return entry.share
 
     def _member(self, member: ShareMember) -> wire.ShareGroupDescribeResponse.Member:

@@ -120,7 +120,8 @@ class StreamsGroupHandlers:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             entry = self._groups.describe(group_id)
             if entry is None or entry.streams is None:
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+                what = "not found" if entry is None else "is not a streams group"
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
             group = entry.streams
             named = group.topology.named_topics() if group.topology is not None else ()
             check_visible(self._access, request, named)

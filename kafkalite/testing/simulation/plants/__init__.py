@@ -49,9 +49,11 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "swap": storage.cuts_beside_a_swap,
     "purge": coordinators.purges_what_is_there_by_then,
     "spared": coordinators.purges_what_is_committed_meanwhile,
+    "missing": coordinators.missing_is_deleted,
     "name": coordinators.offsets_of_a_name,
     "reloaded": coordinators.writes_on_an_earlier_load,
     "late": replication.late_commands,
     "acl-read": coordinators.last_read_of_acls,
+    "replaced": coordinators.answers_when_replaced,
     "tasks": coordinators.tasks_given_before_given_up,
 }

@@ -105,6 +105,11 @@ def offsets_of_a_name(patch: Patch) -> None:
     patch(CommittedOffset, "is_of_another", lambda self, topic_id: False)
 
 
+def missing_is_deleted(patch: Patch) -> None:
+    """Offsets of a topic that the metadata lacks are forgotten, whether or not its deletion was requested (ADR 19)."""
+    patch(kafka_services.NodeServices, "is_deleted", lambda self, name, topic_id: True)
+
+
 def purges_what_is_committed_meanwhile(patch: Patch) -> None:
     """A purge deletes the offsets that it has found, whatever has been committed since: between two of its appends, too."""
     patch(GroupOffsets, "is_as_in", lambda self, snapshot, partition: True)
@@ -151,3 +156,8 @@ def connections_that_stay(patch: Patch) -> None:
             connection._streams = None
 
     patch(NodeConnection, "close", planted)
+
+
+def answers_when_replaced(patch: Patch) -> None:
+    """A coordinator that is cut off from its followers answers members as if nobody could have taken its place."""
+    patch(InternalLog, "may_be_replaced", lambda self, target: False)

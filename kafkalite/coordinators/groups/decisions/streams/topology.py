@@ -172,7 +172,7 @@ def configure(topology: Topology, existing: Mapping[str, int]) -> Configured:
 def _configured(topology: Topology, existing: Mapping[str, int]) -> Configured:
     missing = {name for each in topology.subtopologies for name in each.source_topics if name not in existing}
     if missing:
-        raise _Unfit(Status.MISSING_SOURCE_TOPICS, f"Source topics {_shown(missing)} are missing.")
+        raise _Unfit(Status.MISSING_SOURCE_TOPICS, f"Missing source topics: {_shown(missing)}")
     counts = _partition_counts(topology, existing)
     subtopologies = []
     wanted: dict[str, InternalTopic] = {}
@@ -234,16 +234,28 @@ def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[s
 
 
 def _copartition(topology: Topology, counts: dict[str, int], fixed: set[str], flexible: set[str]) -> None:
-    """Give copartitioned repartition topics without a number of their own that of the others. Raises _Unfit."""
+    """Give copartitioned repartition topics without a number of their own that of the others. Raises _Unfit.
+
+    The texts are those of Kafka's CopartitionedTopicsEnforcer: Kafka Streams shows them to its users.
+    """
     for each in topology.subtopologies:
         for group in each.copartitioned():
-            given = {counts[name] for name in group if name not in flexible}
-            if len(given) > 1:
-                sizes = ", ".join(f"{name}: {counts[name]}" for name in sorted(group - flexible))
-                kind = "Following topics" if group & fixed else "Following source topics"
-                text = f"{kind} do not have the same number of partitions: {sizes}"
-                raise _Unfit(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
-            size = given.pop() if given else max((counts[name] for name in group), default=0)
+            sources = group - fixed - flexible
+            deciding = sources or group & fixed
+            if len({counts[name] for name in deciding}) > 1:
+                sizes = ", ".join(f"{name}={counts[name]}" for name in sorted(sources or group))
+                raise _Unfit(
+                    Status.INCORRECTLY_PARTITIONED_TOPICS,
+                    f"Following topics do not have the same number of partitions: [{{{sizes}}}]",
+                )
+            size = max((counts[name] for name in deciding or group), default=0)
+            for name in sorted(group & fixed):
+                if counts[name] != size:
+                    raise _Unfit(
+                        Status.INCORRECTLY_PARTITIONED_TOPICS,
+                        f"Number of partitions [{counts[name]}] of repartition topic [{name}] doesn't match number of"
+                        f" partitions [{size}] of the source topic.",
+                    )
             counts.update(dict.fromkeys(group & flexible, size))
 
 

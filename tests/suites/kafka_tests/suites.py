@@ -1,0 +1,65 @@
+"""Which jars of Apache Kafka's tests are run, and which of their classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.suites.kafka_tests.runner import Suite
+
+_TESTS = ("kafka-streams", "kafka-streams-integration-tests", "connect-runtime", "connect-mirror")
+_WHOLE = (
+    "kafka-streams", "kafka-streams-scala_2.13", "kafka-streams-test-utils",
+    "connect-runtime", "connect-mirror", "connect-file", "connect-json", "connect-transforms",
+)  # fmt: skip
+
+
+def _suite(jar: str, package: str) -> Suite:
+    return Suite(jar, f"org.apache.kafka.{package}", "streams-connect", _TESTS, _WHOLE)
+
+
+#: Those of kafka_2.13 on KafkaServerTestHarness that ask brokers by the protocol. The others look at the objects of a broker, or need its plug-ins.
+_CORE = (
+    "AddPartitionsTest", "AddPartitionsToTxnRequestServerTest", "AlterUserScramCredentialsRequestTest", "AuthorizerIntegrationTest",
+    "CreateTopicsRequestTest", "DelegationTokenRequestsOnPlainTextTest", "DeleteTopicsRequestTest",
+    "DeleteTopicsRequestWithDeletionDisabledTest", "DescribeClusterRequestTest", "DescribeUserScramCredentialsRequestTest",
+    "EdgeCaseRequestTest", "FetchRequestMaxBytesTest", "FetchRequestTest", "ListOffsetsRequestTest", "OffsetsForLeaderEpochRequestTest",
+    "ProduceRequestTest",
+)  # fmt: skip
+
+
+def _with_clusters(jar: str, package: str, left_out: Mapping[str, str]) -> Suite:
+    """Of a jar whose tests have @ClusterTest; Kafka's extension, which JUnit finds, reads it."""
+    tests = ("kafka-clients-integration-tests", "kafka-tools", "kafka-server")
+    flags = ("--config=junit.jupiter.extensions.autodetection.enabled=true",)
+    return Suite(jar, package, "clients-tools", tests, ("kafka-streams",), left_out, flags=flags)
+
+
+_KRAFT = "about metadata.version, which a cluster without KRaft does not have"
+_PLUGIN = "its cluster loads a class of the test as a plugin"
+_CLIENTS_LEFT_OUT = {
+    "AdminClientWithPoliciesIntegrationTest": _PLUGIN,
+    "CreateTopicsRequestWithPolicyTest": _PLUGIN,
+    "CustomQuotaCallbackTest": _PLUGIN,
+    "GroupAuthorizerIntegrationTest": "its principals come from a builder, which is a plugin of the broker",
+    "MetadataVersionIntegrationTest": _KRAFT,
+    "MetricsDuringTopicCreationDeletionTest": "reads the metrics in the broker's own JVM",
+    "SocketServerMemoryPoolTest": "reads the network threads' memory pool in the broker's own JVM",
+}
+
+#: By the name of the suite.
+ALL: Mapping[str, Suite] = {
+    "kafka-streams": _suite("kafka-streams-integration-tests", "streams.integration"),
+    "connect": _suite("connect-runtime", "connect.integration")._replace(resources="test-plugins/"),
+    "kafka-core": Suite(
+        "kafka_2.13",
+        "kafka",
+        "core",
+        ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server"),
+        (),
+        only=_CORE,
+        ours="core",
+    ),
+    "kafka-clients": _with_clusters("kafka-clients-integration-tests", "org.apache.kafka", _CLIENTS_LEFT_OUT),
+    "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", {}),
+    "mirror": _suite("connect-mirror", "connect.mirror.integration"),
+}

@@ -1,0 +1,75 @@
+"""Answers with offsets are not older than the answers in front of them on their connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
+
+from .conftest import Broker, batch, fetch, produce
+from .coordinator_requests import coordinator
+
+_LATEST = -1
+#: A request for this number of partitions is served in slices.
+_MANY = 2 * ELEMENTS_AT_ONCE
+
+
+def end_of(topic: str, *unknown: int) -> Any:
+    """Of its first partition, and of others that are not there."""
+    question = wire.ListOffsetsRequest
+    partitions = [question.ListOffsetsPartition(number, -1, _LATEST) for number in (0, *unknown)]
+    return question(-1, 0, [question.ListOffsetsTopic(topic, partitions)])
+
+
+async def test_an_end_offset_is_not_older_than_the_fetch_in_front(broker: Broker) -> None:
+    """Kafka Streams asks for the end offset while its consumer's fetch waits. An older answer behind the fetch tells the consumer that
+    its lag is -1, and the task waits for the next record (found by Kafka's RegexSourceIntegrationTest)."""
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    questions = [
+        (fetch("t", max_wait_ms=600_000), 11),
+        (end_of("t"), 7),
+        (wire.ApiVersionsRequest("x", "1"), 3),
+        (end_of("t", *range(1, _MANY)), 7),
+    ]
+    # In one piece: if the first one waits, the others have arrived.
+    client.writer.write(b"".join(client.frame(*each) for each in questions))
+    while not any(each.is_busy for each in broker.side.listener.connections):
+        await asyncio.sleep(0)
+    await other.ask(produce("t", (0, batch(b"a"))), 8)
+    async with asyncio.timeout(150):
+        answers = [await client.receive() for _ in range(4)]
+    assert [number for number, _ in answers] == [1, 2, 3, 4]
+    assert answers[0][1].responses[0].partitions[0].high_watermark == 1
+    for _, answer in (answers[1], answers[3]):
+        assert answer.topics[0].partitions[0].offset == 1
+
+
+async def test_a_committed_offset_is_not_older_than_the_commit_in_front(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    commits, fetches = wire.OffsetCommitRequest, wire.OffsetFetchRequest
+    for position in range(1, 20):
+        topic = commits.OffsetCommitRequestTopic("t", partitions=[commits.OffsetCommitRequestPartition(0, position)])
+        client.send(commits("g", -1, "", None, -1, [topic]), 8)
+        client.send(fetches("g", [fetches.OffsetFetchRequestTopic("t", [0])]), 5)
+    async with asyncio.timeout(150):
+        for position in range(1, 20):
+            assert not (await client.receive())[1].topics[0].partitions[0].error_code
+            assert (await client.receive())[1].topics[0].partitions[0].committed_offset == position
+
+
+async def test_a_connection_that_is_lost_forgets_what_waits_for_its_turn(broker: Broker) -> None:
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    client.writer.write(client.frame(fetch("t", max_wait_ms=600_000), 11) + client.frame(end_of("t"), 7))
+    while not any(each.is_busy for each in broker.side.listener.connections):
+        await asyncio.sleep(0)
+    client.close()
+    while len(broker.side.listener.connections) > 1:
+        await asyncio.sleep(0)
+    await other.ask(produce("t", (0, batch(b"a"))), 8)
+    assert (await other.ask(end_of("t"), 7)).topics[0].partitions[0].offset == 1
