@@ -108,7 +108,7 @@ class Storage(DeletionStorage):
             if each is None:
                 continue
             try:
-                topics[name] = _topic(topic_znodes.decode_topic(each[0], paths.topic(name)), each[1].version)
+                topics[name] = _topic(topic_znodes.decode_topic(each[0], paths.topic(name)), each[1])
             except ZnodeError as error:
                 malformed[paths.topic(name)] = error.reason
             else:
@@ -412,8 +412,16 @@ class Storage(DeletionStorage):
             await self._fenced([Delete(f"{paths.RESTART_PARTITIONS}/{name}")])
 
 
-def _topic(value: topic_znodes.TopicZnode, version: int) -> Topic:
-    return Topic(value.topic_id, value.partitions, value.adding_replicas, value.removing_replicas, value.moves, version)
+def _topic(value: topic_znodes.TopicZnode, stat: Stat) -> Topic:
+    return Topic(
+        value.topic_id,
+        value.partitions,
+        value.adding_replicas,
+        value.removing_replicas,
+        value.moves,
+        stat.version,
+        stat.czxid,
+    )
 
 
 def _topic_data(topic: Topic) -> bytes:

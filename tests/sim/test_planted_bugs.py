@@ -169,6 +169,16 @@ BUGS: dict[str, Plan] = {
     "disk-away": with_drained_nodes(
         plan(1, *(Fault(2.0 + 5.0 * n, FaultKind.DISK, f"node{1 + n}", 9.0) for n in range(4)))
     ),
+    # A topic goes and comes back while no node hears ZooKeeper; a node that was not in sync wants to be in sync after that.
+    "put-back": dataclasses.replace(
+        plan(
+            1,
+            Fault(2.0, FaultKind.CRASH, NODES[2], 3.0),
+            Fault(4.0, FaultKind.ZK_AWAY, "all", 5.0),
+            Fault(5.0, FaultKind.VANISH, "all", 0.5),
+        ),
+        orders=False,
+    ),
     "ack": plan(1, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
     # Some followers are silent for a while; nobody can say so in ZooKeeper.
     "away": plan(1, Fault(3.0, FaultKind.ZK_DOWN, "all", 14.0), *each_node(FaultKind.PARTITION, 2.0)),

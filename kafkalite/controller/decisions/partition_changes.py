@@ -123,7 +123,12 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
                 minimum = event.min_insync.get(partition.topic, 1)
                 choice = _Wanted(vanished.again(state, partition, known, min_insync=minimum))
         else:
-            choice = _wanted(state, partition, replicas, found, event)
+            last = state.partitions.get(partition)
+            base = None if last is None else vanished.put_back(last, found)
+            if base is not None:
+                effects.append(Note("state.put_back", str(partition), f"written again: ISR {list(base.isr)}"))
+                found = base
+            choice = _wanted(state, partition, replicas, found, event, is_put_back=base is not None)
             if choice.ask:
                 asking[partition] = choice.ask
                 continue
@@ -184,7 +189,13 @@ def _record_malformed_states(state: ControllerState, event: StatesRead) -> tuple
 
 
 def _wanted(
-    state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
+    state: ControllerState,
+    partition: TopicPartition,
+    replicas: Replicas,
+    found: LeaderAndIsr,
+    event: StatesRead,
+    *,
+    is_put_back: bool,
 ) -> _Wanted:
     modified = event.modified.get(partition)
     restarted = {
@@ -204,6 +215,9 @@ def _wanted(
     silent = {id_ for id_ in restarted if id_ not in known.keeps_elr}
     gone = doubtful | silent | state.offline_replicas.get(partition, frozenset())
     choice = _chosen(state, partition, replicas, found, event, restarted, doubtful, known)
+    if choice.state is None and is_put_back and not choice.ask:
+        # In a new leader epoch, by which all its replicas learn the znode's version.
+        choice = _Wanted(elections.with_epoch(found, found.leader, found.isr, state.epoch))
     if choice.state is None:
         return choice
     return dataclasses.replace(choice, state=carried(found, choice.state, replicas, known, gone))

@@ -39,6 +39,8 @@ class Topic:
     moves: Mapping[int, ReassignmentProgress] = field(default_factory=dict)
     #: zkVersion of the topic's znode: what a change of it is based on.
     version: int = 0
+    #: The transaction that created the znode (czxid): another one means that it was removed and put back.
+    created: int = 0
 
     def with_partition(self, partition: int, replicas: Replicas, move: ReassignmentProgress | None) -> Topic:
         """The topic with another AR and move of one partition; KIP-455's maps follow from the move."""

@@ -103,6 +103,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         for name in touched
         for partition in event.topics[name].assignment
         if name not in before
+        or before[name].created != event.topics[name].created
         or partition not in before[name].assignment
         or before[name].assignment[partition] != event.topics[name].assignment[partition]
         or before[name].moves.get(partition) != event.topics[name].moves.get(partition)
@@ -122,7 +123,8 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     ]
     effects += announce_throttles(state, throttled, "Reassignment")
     if fresh:
-        # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
+        # A partition that has changed unseen: by hand, by a write of ours whose outcome was not known, or because the
+        # topic was removed and put back between two readings.
         effects.append(ReadStates(fresh, Repair()))
     if any(topic.moves for topic in topics.values()) or state.requested:
         effects.append(AdvanceReassignments())

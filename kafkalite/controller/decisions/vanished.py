@@ -1,8 +1,9 @@
 """Topics and states whose znodes have vanished without a request. Pure (ADR 19).
 
 The controller has the last states in memory. If a topic comes back without its partitions' states, or if only a state
-vanishes, it writes the last known one again, in a new leader epoch. A first state would count every live replica as in sync,
-and its epoch would be lower than those in the logs. The controller also stores the last states for its successors.
+vanishes, it writes the last known one again, in a new leader epoch. A first state would count every live replica as in
+sync, and its epoch would be lower than those in the logs. The controller also stores the last states for its successors.
+States that were put back before it has seen them go get a new leader epoch, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kafkalite.controller.decisions import elections
 from kafkalite.controller.decisions.effects import Decision, DropVanished, Effect, KeepVanished
 from kafkalite.controller.decisions.eligible import KnownReplicas, carried, without_doubtful
 from kafkalite.controller.decisions.state import ControllerState, Vanished
-from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import NO_LEADER, NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
 
 #: Topics whose last states are remembered; beyond it the oldest are dropped.
 MAX_VANISHED = 1_000
@@ -63,6 +64,24 @@ def last_known(state: ControllerState, partition: TopicPartition) -> LeaderAndIs
     if vanished is None or topic is None or vanished.topic_id != topic.topic_id:
         return None
     return vanished.states.get(partition.partition)
+
+
+def put_back(known: LeaderAndIsr, found: LeaderAndIsr) -> LeaderAndIsr | None:
+    """What to go on with if a state znode was removed and put back unseen; None: it was not.
+
+    A znode's version and its leader epoch never go back. One that is put back begins with version 0: leaders that know the
+    earlier version cannot write it. It may be from an earlier backup, or newer than what the controller has heard. So of
+    two states of one leader epoch only members of both ISRs surely have what is committed.
+    """
+    if (found.leader_epoch, found.partition_epoch) >= (known.leader_epoch, known.partition_epoch):
+        return None
+    if found.leader_epoch < known.leader_epoch:
+        return dataclasses.replace(known, partition_epoch=found.partition_epoch)
+    isr = tuple(each for each in found.isr if each in known.isr)
+    if not isr or found.leader not in (*isr, NO_LEADER):  # by hand
+        return found
+    elr = tuple(each for each in found.elr if each in known.elr)
+    return dataclasses.replace(found, isr=isr, elr=elr)
 
 
 def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr, *, min_insync: int) -> LeaderAndIsr:

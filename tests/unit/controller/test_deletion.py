@@ -199,6 +199,41 @@ async def test_a_state_that_vanishes_is_written_again(cluster: Cluster, monkeypa
     await until(lambda: settled(cluster))
 
 
+@pytest.mark.checklist("C19")
+@pytest.mark.parametrize(
+    ("returns", "then"),
+    [
+        ((2, (2, 1), 6), (2, (2, 1), 7)),
+        ((2, (2, 1, 3), 6), (2, (2, 1), 7)),  # an earlier state: 3 has left the ISR since
+        ((1, (1, 2, 3), 5), (2, (2, 1), 7)),  # from an earlier leader epoch
+    ],
+)
+async def test_a_topic_that_is_put_back_unseen_is_led_in_a_new_epoch(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    returns: tuple[int, tuple[int, ...], int],
+    then: tuple[int, tuple[int, ...], int],
+) -> None:
+    """Its state znodes begin with version 0: leaders that know a later version could never write them."""
+    monkeypatch.setattr(leadership, "TICKS_PER_FULL_READ", 2**40)  # not by the slow reading of everything
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: settled(cluster))
+    cluster.put_state(T0, 2, (2, 1), leader_epoch=6)
+    cluster.controllers[1]._event_loop.inbox.mark(NewsSource.STATES)  # type: ignore[union-attr]
+    await until(lambda: settled(cluster))
+    leader, isr, epoch = returns
+    saved = cluster.zookeeper.peek(paths.topic("t"))
+    assert saved is not None
+    vanish(cluster, "t")
+    cluster.zookeeper.poke(Create(paths.topic("t"), saved[0]))
+    cluster.put_state(T0, leader, isr, leader_epoch=epoch)
+    await until(lambda: cluster.leader_and_isr("t") == then)
+    await until(lambda: settled(cluster))
+    assert cluster.brokers[2].roles[T0].leader_epoch == 7
+    assert not stops(cluster.brokers[2]), "nobody has seen it go"
+
+
 @pytest.mark.checklist("C20")
 async def test_a_partition_that_is_added_by_hand_is_seen_at_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch

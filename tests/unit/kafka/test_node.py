@@ -102,7 +102,7 @@ async def test_administration_of_a_node(tmp_path: Path) -> None:
         topics = [move.AlterReplicaLogDirTopic("t", [0, 9])]
         here, nowhere = move.AlterReplicaLogDir(dirs[0].log_dir, topics), move.AlterReplicaLogDir("/nowhere", topics)
         for wanted, codes in (
-            (here, [ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE]),
+            (here, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
             (nowhere, [ErrorCode.LOG_DIR_NOT_FOUND] * 2),
         ):
             answer = await client.ask(move([wanted]), 2)

@@ -32,6 +32,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "txnindex": storage.unsynced_transaction_indexes,
     "decided": coordinators.uncommitted_decisions,
     "vanished": replication.vanished_is_deleted,
+    "put-back": replication.put_back_is_as_before,
     "disk-away": storage.forgets_offline_disks,
     "lost": coordinators.connections_that_stay,
     "away": replication.fetching_is_in_sync,

@@ -8,7 +8,7 @@ from typing import Any
 from kafkalite.controller import controller as controller_module
 from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
-from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes
+from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes, vanished
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
@@ -181,6 +181,11 @@ def vanished_is_deleted(patch: Patch) -> None:
         return [commands._stop(state, broker, by_broker[broker], cause) for broker in sorted(by_broker)]
 
     patch(topic_changes, "keep_replicas", planted)
+
+
+def put_back_is_as_before(patch: Patch) -> None:
+    """A state znode that was removed and put back unseen counts as the one that its leader knows."""
+    patch(vanished, "put_back", lambda known, found: None)
 
 
 def late_commands(patch: Patch) -> None:
