@@ -202,7 +202,9 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
         "errors.deadletterqueue.auto.create.topics.enable",  # read at each dead letter
         "errors.deadletterqueue.topic.name.prefix",
         "follower.replication.throttled.rate",  # it has no effect of its own
-        *(f"group.{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams")),  # read at each assignment
+        *(
+            f"group.{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams")
+        ),  # read at each assignment
         "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "max.connection.creation.rate",  # read at each connection
