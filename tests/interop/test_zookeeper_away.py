@@ -50,15 +50,15 @@ async def test_librdkafka_while_zookeeper_is_away(python_clients: Path, tmp_path
     zookeeper.start()
     try:
         with ProcessCluster(tmp_path / "cluster", nodes=3, settings=_SETTINGS, zookeeper=zookeeper.connect) as cluster:
-            produced_s = "40"
             client = await asyncio.create_subprocess_exec(
                 str(python_clients),
                 str(script),
                 ",".join(cluster.bootstrap),
-                produced_s,
+                "until-eof",
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )
-            assert client.stdout is not None
+            assert client.stdin is not None and client.stdout is not None
             try:
                 assert await client.stdout.readline() == b"producing\n"
                 async with AsyncClient.connect(cluster.bootstrap) as eye:
@@ -70,6 +70,7 @@ async def test_librdkafka_while_zookeeper_is_away(python_clients: Path, tmp_path
                     zookeeper.kill()
                     await _grows(eye, "in", "out")
                     await asyncio.to_thread(zookeeper.start)
+                client.stdin.close()
                 seen = json.loads((await client.stdout.read()).splitlines()[-1])
             finally:
                 if client.returncode is None:

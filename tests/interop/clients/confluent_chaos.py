@@ -1,6 +1,6 @@
 """Under chaos that somebody else makes: an idempotent producer, a consumer group, and a transactional pipeline.
 
-Arguments: bootstrap servers, seconds to produce. One JSON line of what was lost, duplicated or missed.
+Arguments: bootstrap servers, seconds to produce, or "until-eof": until the input is closed. One JSON line of what was lost, duplicated or missed.
 """
 
 import collections
@@ -20,7 +20,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = {"bootstrap.servers": sys.argv[1], "log_level": 2}
 IS_PIPELINE = sys.argv[2] == "pipeline"
-SECONDS = 0.0 if IS_PIPELINE else float(sys.argv[2])
+UNTIL_EOF = sys.argv[2] == "until-eof"
+#: How long it may take until the input is closed.
+SECONDS = 0.0 if IS_PIPELINE else 300.0 if UNTIL_EOF else float(sys.argv[2])
 PARTITIONS = 4
 #: After the chaos everything must come to rest within this.
 REST_S = 90
@@ -203,7 +205,10 @@ def main():
     for thread in producing + consuming:
         thread.start()
     print("producing", flush=True)
-    time.sleep(SECONDS)
+    if UNTIL_EOF:
+        sys.stdin.read()
+    else:
+        time.sleep(SECONDS)
     stop_producing.set()
     for thread in producing:
         thread.join()
