@@ -20,6 +20,7 @@ from kafkalite.config import broker_config
 from kafkalite.config.listeners import kafka_listeners
 from kafkalite.env.real import real_env
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import KafkaliteError
 from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.listeners import kafka_endpoints
 from kafkalite.node.node import Node
@@ -91,7 +92,7 @@ class _Cluster:
         """A controlled shutdown."""
         if (node := self.nodes.pop(broker_id, None)) is not None:
             node.stop()
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(KafkaliteError, OSError):  # how it ended is in its log
                 await self._runs.pop(broker_id)
 
     async def abandon(self) -> None:
@@ -129,7 +130,8 @@ class LoopbackClusters:
         self._thread = threading.Thread(target=self._loop.run_forever, name="nodes", daemon=True)
 
     def start(self) -> None:
-        # Nodes, which come in plain text, are not a test's anonymous clients.
+        # Nodes, which come in plain text, are not a test's anonymous clients. A node has no setting for that, and needs none: both
+        # names are replaced in this process alone.
         server_connection.ANONYMOUS = Principal.parse(CONTROL_PRINCIPAL)  # type: ignore[attr-defined]
         KafkaConnection.connection_made = _with_principal(KafkaConnection.connection_made)  # type: ignore[method-assign]
         self._thread.start()

@@ -37,6 +37,12 @@ class Copying:
         found = self.cluster.zookeeper.peek(paths.topic(name))
         return None if found is None else topic_znodes.decode_topic(found[0])
 
+    def existing(self, name: str) -> topic_znodes.TopicZnode:
+        """The same of a topic that is there."""
+        found = self.topic(name)
+        assert found is not None
+        return found
+
     async def _run(self) -> None:
         while True:
             under_way = leader_moves = 0

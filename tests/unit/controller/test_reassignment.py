@@ -257,11 +257,11 @@ async def test_replicas_that_were_moved_away_from_a_broker_with_an_offline_disk_
         assert {number: move.dropping for number, move in value.moves.items()} == {0: (2,), 1: (2,)}
         order(cluster, {T0: (3, 1)})
         await until(lambda: done(cluster))
-        assert copying.topic("t").partitions[0] == (3, 1), "another move is not held up"  # type: ignore[union-attr]
+        assert copying.existing("t").partitions[0] == (3, 1), "another move is not held up"
         await cluster.stop_controller(1)
         await cluster.start_controller(3)
         cluster.brokers[2].has_offline_disk = False
-        await until(lambda: not copying.topic("t").moves)  # type: ignore[union-attr]
+        await until(lambda: not copying.existing("t").moves)
 
 
 async def test_only_the_last_partitions_can_be_removed(cluster: Cluster) -> None:

@@ -131,15 +131,15 @@ async def test_a_drain_ends_whoever_is_the_controller(cluster: Cluster, *, takeo
         cluster.config = dataclasses.replace(cluster.config, balancer_max_moves=2)
         cluster.broker_states[BrokerId(2)] = "draining"
         cluster.controllers[1].settings_changed()
-        await until(lambda: any(2 not in replicas for replicas in copying.topic("t").partitions.values()))  # type: ignore[union-attr]
+        await until(lambda: any(2 not in replicas for replicas in copying.existing("t").partitions.values()))
         if takeover:
             await cluster.stop_controller(1)
             await cluster.start_controller(3)
-        await until(lambda: not any(2 in each for each in copying.topic("t").partitions.values()), 30)  # type: ignore[union-attr]
-        await until(lambda: not copying.topic("t").moves, 30)  # type: ignore[union-attr]
+        await until(lambda: not any(2 in each for each in copying.existing("t").partitions.values()), 30)
+        await until(lambda: not copying.existing("t").moves, 30)
         assert not cluster.brokers[2].roles, "it holds nothing"
         assert copying.most_under_way <= 2
-        assert all(len(replicas) == 3 for replicas in copying.topic("t").partitions.values())  # type: ignore[union-attr]
+        assert all(len(replicas) == 3 for replicas in copying.existing("t").partitions.values())
 
 
 async def test_a_broker_that_joins_gets_replicas_and_leads(cluster: Cluster) -> None:
@@ -154,7 +154,7 @@ async def test_a_broker_that_joins_gets_replicas_and_leads(cluster: Cluster) -> 
             return sum((cluster.leader_and_isr("t", number) or (0,))[0] == broker for number in range(12))
 
         await until(lambda: [leads(broker) for broker in (1, 2, 3, 4)] == [3, 3, 3, 3], 150)
-        placed = list(copying.topic("t").partitions.values())  # type: ignore[union-attr]
+        placed = list(copying.existing("t").partitions.values())
         assert [sum(broker in each for each in placed) for broker in (1, 2, 3, 4)] == [6, 6, 6, 6]
         history = cluster.controllers[1].history.of("balancer")
         assert history and all(event.what.startswith("controller.balancer.") for event in history)
