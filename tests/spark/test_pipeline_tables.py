@@ -76,6 +76,26 @@ def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:
     assert dict(dead.headers)["kafkalite.error"].startswith(b"is a change event without the row")
 
 
+def test_steps_keep_deletions_or_are_refused(spark, log, tmp_path: Path) -> None:
+    """A step that selected columns lost the mark: the deleted row was in the table, as its event's `before` has it."""
+    decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
+    log.log.put("t", 0, event("c", 1, None, "a"), event("c", 2, None, "b"), event("c", 3, None, "c"))
+
+    def go(sql: str) -> None:
+        steps = [{"sql": sql}]
+        run(spark, described(log, tmp_path, sink("iceberg") | {"key": ["n"]}, decode=decode, steps=steps))
+
+    with pytest.raises(PipelineError, match="steps: the rows have no column _deleted, which says"):
+        go("SELECT n, upper(name) AS name, _partition, _offset FROM input")
+    go("SELECT n, upper(name) AS name, _partition, _offset, _deleted FROM input")
+    assert rows_of(tmp_path, "iceberg") == {1: "A", 2: "B", 3: "C"}
+    nameless = b'{"op": "u", "after": {"n": 3}}'
+    log.log.put("t", 0, event("d", 2, "b", None), event("u", 1, "a", "gone"), (b"3", nameless))
+    # what the filter leaves out is deleted; null is no deletion
+    go("SELECT * EXCEPT (_deleted), _deleted OR name = 'gone' AS _deleted FROM input")
+    assert rows_of(tmp_path, "iceberg") == {3: None}
+
+
 def test_a_deletion_is_no_row_of_a_table_without_a_key(spark, log, tmp_path: Path) -> None:
     """Beside a sink with a key, which takes it: it would look like a row that was added."""
     decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
