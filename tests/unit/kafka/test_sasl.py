@@ -352,6 +352,17 @@ async def test_secrets_are_not_in_representations() -> None:
     assert "hush" not in repr(wire.SaslAuthenticateRequest(b"hush"))
     upsertion = wire.AlterUserScramCredentialsRequest.ScramCredentialUpsertion("u", 1, 4096, b"hush", b"hush")
     assert "hush" not in repr(wire.AlterUserScramCredentialsRequest([], [upsertion]))
+    created = wire.CreateDelegationTokenResponse(0, "User", "u", "User", "u", 0, 0, 0, "id", b"hush")
+    described = wire.DescribeDelegationTokenResponse.DescribedDelegationToken(
+        "User", "u", "User", "u", 0, 0, 0, "id", b"hush", []
+    )
+    for message in (
+        created,
+        described,
+        wire.RenewDelegationTokenRequest(b"hush", 0),
+        wire.ExpireDelegationTokenRequest(b"hush", 0),
+    ):
+        assert "hush" not in repr(message)
 
 
 async def test_describe_configs_names_secrets_and_shows_none(make_broker: Any) -> None:
