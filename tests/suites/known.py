@@ -59,7 +59,6 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "testCorruptLz4ProduceRequest": _METER,
         "testProduceWithInvalidTimestamp": _WORDS + " the limits of the timestamp",
         "testBrokerRespectsPartitionsOrderAndSizeLimits": "expects half a batch at the size limit; nodes of ours send whole batches only",
-        "testLastFetchedEpochValidation": "sends last_fetched_epoch as a consumer, which no client does; only followers are checked for it",
         "testListOffsetsErrorCodes": "asks a follower as a debugging replica (id -2), for which only leaders answer here",
         "DeleteTopicsRequestTest.test": "its Metadata request creates the deleted topic again, and is answered when that is done",
         "testAlterUnknownMechanism": _WORDS + " the mechanisms that there are",
