@@ -213,5 +213,6 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
         "max.connections.per.ip",
         "num.replica.fetchers",
         "producer.id.expiration.ms",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
         "transaction.partition.verification.enable",  # read at each batch of a transaction
     }
