@@ -10,7 +10,7 @@ from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
-from kafkalite.kafka.handlers.cluster import is_topic_name
+from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
 from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
@@ -246,10 +246,7 @@ def _new_topic_problem(topic: wire.CreateTopicsRequest.CreatableTopic, times: in
     if times > 1:
         return ErrorCode.INVALID_REQUEST, "the topic is named twice"
     if not is_topic_name(topic.name):
-        return (
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "a topic's name has letters, digits, '.', '_' and '-', at most 249 of them",
-        )
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_NAME_RULE
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         return ErrorCode.INVALID_REQUEST, "an assignment and counts exclude each other"
     if len({entry.partition_index for entry in topic.assignments}) < len(topic.assignments):
