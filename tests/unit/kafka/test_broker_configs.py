@@ -31,8 +31,8 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     assert await alter(client, ("retention.ms", 0, "9"), name="1", kind=BROKER) == 0
     assert await alter(client, ("leader.replication.throttled.rate", 1, None), name="1", kind=BROKER) == 0
     assert await alter(client, (key, 0, "5"), name="one", kind=BROKER) == ErrorCode.INVALID_REQUEST
-    assert await alter(client, (key, 0, "5"), name="1", kind=BROKER) == ErrorCode.INVALID_CONFIG
-    assert await alter(client, (key, 0, "none"), name="", kind=BROKER) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, (key, 0, "5"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert await alter(client, (key, 0, "none"), name="", kind=BROKER) == ErrorCode.INVALID_REQUEST
     assert await alter(client, ("some.key", 0, "x"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
     for fixed in ("log.retention.hours", "listener.name.external.max.connections", "node.id", "broker.id"):
         request = wire.IncrementalAlterConfigsRequest
@@ -123,7 +123,7 @@ async def test_brokers_and_the_cluster_default_are_configured_while_they_run(bro
     [told] = (await described(client, "max.connections", name="1", kind=BROKER)).configs
     assert (told.value, told.config_source) == ("70", 3)
     for name, key, value, code in (
-        ("1", "max.connections", "none", ErrorCode.INVALID_CONFIG), ("", "broker.id", "2", ErrorCode.INVALID_REQUEST),
+        ("1", "max.connections", "none", ErrorCode.INVALID_REQUEST), ("", "broker.id", "2", ErrorCode.INVALID_REQUEST),
         ("x", "max.connections", "1", ErrorCode.INVALID_REQUEST), ("", "no.such", "1", ErrorCode.INVALID_REQUEST),
     ):  # fmt: skip
         assert await alter(client, (key, 0, value), name=name, kind=BROKER) == code
