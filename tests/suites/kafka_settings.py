@@ -30,6 +30,7 @@ _CONTROLLER = "CONTROLLER"
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS = "plain.sasl.jaas.config"
 _USER = re.compile(r"\buser_([^=\s]+)\s*=\s*\"?([^\"\s;]*)\"?")
+_NO_SUCH = "no such configuration"
 _NODE = {"inter.broker.username": re.compile(r"\busername=\"([^\"]*)\""), "inter.broker.password": re.compile(r"\bpassword=\"([^\"]*)\"")}  # fmt: skip
 
 
@@ -139,17 +140,37 @@ def _known(wanted: Mapping[str, object]) -> tuple[dict[str, object], dict[str, s
     """What a node takes, and why not the others."""
     taken: dict[str, object] = {}
     refused: dict[str, str] = {}
-    needed = {key: str(wanted[key]) for key in (_SESSION,) if key in wanted}
+    needed = {key: wanted[key] for key in (_SESSION,) if key in wanted}
     for asked, value in wanted.items():
         key = _OTHER_NAMES.get(asked, asked)
-        try:
-            broker_config({**needed, key: str(value)})
-        except ConfigError as error:
-            if split(key) is None:  # without its listener, a listener's own setting makes no sense
-                refused[asked] = str(error)
-                continue
-        taken[key] = value
+        reason = _reason({**needed, key: value})
+        # Without its listener, a listener's own setting makes no sense.
+        if reason and split(key) is None:
+            refused[asked] = reason
+        else:
+            taken[key] = value
+    # Some are valid only beside others, such as a short session beside a short interval of heartbeats.
+    whole = {key: value for key, value in taken.items() if not key.startswith(PREFIX)}
+    for some in (list(refused), *([each] for each in list(refused))):
+        more = {
+            _OTHER_NAMES.get(asked, asked): wanted[asked]
+            for asked in some
+            if not refused.get(asked, "").endswith(_NO_SUCH)
+        }
+        if more and not _reason(whole | more):
+            taken |= more
+            whole |= more
+            refused = {asked: why for asked, why in refused.items() if _OTHER_NAMES.get(asked, asked) not in more}
     return taken, refused
+
+
+def _reason(settings: Mapping[str, object]) -> str:
+    """Why a node does not take these; empty: it does."""
+    try:
+        broker_config({key: str(value) for key, value in settings.items()})
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _pairs(text: str, between: str, without: set[str] | None = None) -> dict[str, str]:

@@ -82,6 +82,17 @@ def test_a_broker_of_the_test_harness(tmp_path: Path) -> None:
     assert "node.id" not in taken and "log.dir" not in taken
 
 
+def test_settings_that_are_valid_only_together(tmp_path: Path) -> None:
+    asked = {
+        "group.share.heartbeat.interval.ms": "500",
+        "group.share.min.heartbeat.interval.ms": "500",
+        "group.share.session.timeout.ms": "501",
+        "group.share.min.session.timeout.ms": "501",
+    }
+    found = node_settings({**asked, "num.partitions": "0"}, tmp_path, defaults={})
+    assert found.taken == asked and list(found.ignored) == ["num.partitions"]
+
+
 def test_what_kafkas_tests_expect_without_a_setting(tmp_path: Path) -> None:
     found = node_settings({}, tmp_path)
     assert found.taken == {**DEFAULTS, "auto.create.topics.replication.factor": 1}
