@@ -168,6 +168,8 @@ class OffsetCommits:
 
     def offsets_of(self, group_id: str, member_id: str | None = None, epoch: int = -1) -> GroupOffsets:
         """The group's offsets; an unknown group has none. `member_id`, `epoch`: as a member of a consumer group says."""
+        if not group_id:  # as with Kafka, for the oldest of clients
+            return GroupOffsets()
         entry = self._find(group_id)
         if entry is None:
             return GroupOffsets()

@@ -76,6 +76,9 @@ class ClusterHandlers:
 
     def api_versions(self, request: Request, message: wire.ApiVersionsRequest) -> wire.ApiVersionsResponse:
         response = wire.ApiVersionsResponse
+        authenticator = request.connection.authenticator
+        if authenticator is not None and authenticator.is_exchanging:
+            return response(error_code=int(ErrorCode.ILLEGAL_SASL_STATE))
         if request.version >= 3 and not (
             _SOFTWARE_NAME.fullmatch(message.client_software_name)
             and _SOFTWARE_NAME.fullmatch(message.client_software_version)

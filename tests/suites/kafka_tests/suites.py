@@ -63,9 +63,9 @@ ALL: Mapping[str, Suite] = {
     "kafka-core": Suite(
         "kafka_2.13",
         "kafka",
-        "core",
+        "server",
         ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server"),
-        (),
+        ("kafka-streams",),
         only=_CORE,
         ours="core",
         flags=_FOUND,
