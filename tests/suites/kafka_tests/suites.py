@@ -64,7 +64,7 @@ ALL: Mapping[str, Suite] = {
         "kafka_2.13",
         "kafka",
         "server",
-        ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server"),
+        ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server", "kafka-group-coordinator"),
         ("kafka-streams",),
         only=_CORE,
         ours="core",

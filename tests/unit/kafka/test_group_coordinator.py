@@ -267,3 +267,10 @@ async def test_a_group_without_a_name_has_no_offsets_and_is_dead(broker: Broker)
     assert (answer.error_code, answer.topics[0].partitions[0].committed_offset) == (0, -1)
     [group] = (await client.ask(described([""]), 5)).groups
     assert (group.error_code, group.group_state) == (0, "Dead")
+    deleted = await client.ask(wire.DeleteGroupsRequest([""]), 2)
+    assert deleted.results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
+        request = commit("", 1)
+        request.member_id, request.generation_id_or_member_epoch = "m", 3
+        refused = await client.ask(request, version)
+        assert refused.topics[0].partitions[0].error_code == code
