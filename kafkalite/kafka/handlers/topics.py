@@ -25,6 +25,8 @@ _DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.H
 #: From this version on, the response has the topic's configuration.
 _CONFIGS_FROM = 5
 _DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
+#: From this version of DeleteTopics on, there is an error for deletions that are switched off.
+_DISABLED_FROM = 3
 
 
 class TopicHandlers:
@@ -135,7 +137,10 @@ class TopicHandlers:
                 if not result.error:
                     deleted.append(result.topic)
                 raw_id = wanted[result.topic] or known.get(result.topic, ZERO_UUID)
-                answers.append(result_class(result.topic, raw_id, result.error, result.message or None))
+                code = int(result.error)
+                if code == ErrorCode.TOPIC_DELETION_DISABLED and request.version < _DISABLED_FROM:
+                    code = int(ErrorCode.INVALID_REQUEST)
+                answers.append(result_class(result.topic, raw_id, code, result.message or None))
         await self._until(lambda: self._are_gone(deleted), deadline)
         return wire.DeleteTopicsResponse(responses=answers)
 
