@@ -196,12 +196,18 @@ def _scratch(directory: Path) -> Path:
     return path
 
 
+#: In the message of a failure: only a broker in the same JVM can answer.
+_INSIDE = ("looks inside the broker's JVM", "looks at the broker's objects in its own JVM")
+
+
 def outcomes(report: Path) -> dict[str, str]:
-    """Of JUnit's XML: class.method with its parameters -> passed, failed or skipped."""
+    """Of JUnit's XML: class.method with its parameters -> passed, failed, skipped, or inside: it looks inside the broker's JVM."""
     found: dict[str, str] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         tags = {child.tag for child in case}
         state = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
+        if any(each in child.get("message", "") for child in case for each in _INSIDE):
+            state = "inside"
         name = f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"
         found[name] = state
     return found

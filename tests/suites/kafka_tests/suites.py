@@ -63,7 +63,7 @@ ALL: Mapping[str, Suite] = {
     "kafka-core": Suite(
         "kafka_2.13",
         "kafka",
-        "server",
+        "broker",
         ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server", "kafka-group-coordinator"),
         ("kafka-streams",),
         only=_CORE,

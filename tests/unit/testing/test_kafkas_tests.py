@@ -123,6 +123,7 @@ def test_a_report_of_junit(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     report.write_text(
         '<testsuite><testcase classname="a.b.C" name="x()"/><testcase classname="a.b.C" name="y()"><error/></testcase>'
-        '<testcase classname="a.b.C" name="z()"><skipped/></testcase></testsuite>'
+        '<testcase classname="a.b.C" name="z()"><skipped/></testcase>'
+        '<testcase classname="a.b.C" name="v()"><error message="looks inside the broker&apos;s JVM: A.b"/></testcase></testsuite>'
     )
-    assert outcomes(report) == {"C.x()": "passed", "C.y()": "failed", "C.z()": "skipped"}
+    assert outcomes(report) == {"C.x()": "passed", "C.y()": "failed", "C.z()": "skipped", "C.v()": "inside"}
