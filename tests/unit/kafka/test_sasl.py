@@ -73,6 +73,15 @@ async def test_authenticate(make: Any, mechanism: str) -> None:
     assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
+async def test_versions_are_not_asked_for_within_the_exchange(make: Any) -> None:
+    """Kafka's SaslApiVersionsRequestTest.testApiVersionsRequestAfterSaslHandshakeRequest."""
+    client = await (await make()).client()
+    assert (await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
+    for version in (0, 4):
+        answer = await client.ask(wire.ApiVersionsRequest("c", "1"), version)
+        assert (answer.error_code, list(answer.api_keys)) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_bare_tokens_after_the_old_handshake(make: Any, mechanism: str) -> None:
     broker = await make()
