@@ -283,6 +283,7 @@ def _reported(name: str, output: Path, outcome: Outcome) -> bool:
     states = list(outcome.values())
     click.echo(
         f"{name}: {states.count('passed')} passed, {states.count('failed')} failed, {states.count('skipped')} skipped"
+        + (f", {states.count('inside')} look inside the broker" if "inside" in states else "")
     )
     is_well = bool(states)
     if not states:

@@ -13,6 +13,11 @@ _TRIVUP = "starts brokers of its own with trivup"
 _INTERNAL_SETTING = "sets internal.segment.bytes, a setting of topics that Apache Kafka has for its own tests"
 _METER = "reads a meter of its own JVM"
 _WORDS = "the error's text is another one here, with"
+_FIRST_ID = "expects that the first producer's id is 0; here each node reserves ids before they are needed"
+_FIRST_EPOCH = "the first epoch of a group is 1 here, and 2 with Kafka since 4.3; a member waits for its assignment meanwhile, in the same request"
+_PROTOCOLS = (
+    "group.coordinator.rebalance.protocols: which protocols there are is chosen by features (UpdateFeatures) here"
+)
 
 CAUSES: Mapping[str, Mapping[str, str]] = {
     "franz-go": {
@@ -55,11 +60,31 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "KafkaStreamsTelemetryIntegrationTest.shouldPush": "loads a plugin of Java into the broker, which shows what clients push",
     },
     "kafka-core": {
+        "testMissingPartitions": _WORDS + " the numbers",
+        "Log4jLogLevels": "loggers are Python's, and no resource (docs/kafka-protocol.md)",
+        "testElectUncleanLeaders": "sets eligible.leader.replicas.version to 0; here it is always on (docs/adr/0016)",
+        "testDeleteRecordsAfterCorruptRecords": _INTERNAL_SETTING,
+        "testCreatePartitions": _WORDS + " the same in other words",
+        "testNullConfigs": _WORDS + " the same in other words",
+        "testValidIncrementalAlterConfigs": _WORDS + " the values that there are",
+        "testInvalidIncrementalAlterConfigs": _WORDS + " the same in other words",
+        "testInvalidAlterPartitionReassignments": _WORDS + " the partition",
+        "testIncrementalAlterAndDescribeGroupConfigs": _WORDS + " the limits",
+        "testDescribeAndAlterConfigs": "counts the settings that a broker of Kafka has",
+        "testDescribeTransactions": _FIRST_ID,
+        "testListTransactions": _FIRST_ID,
+        "testListNodesWithFencedBroker": "a broker without a session in ZooKeeper is not known, so none is fenced",
+        "testLongTopicNames": "expects that a topic with a long name cannot move between disks; here it can",
+        "testDescribeGroups(": _FIRST_EPOCH,
+        "testApiVersionsRequest": "counts the APIs of Kafka 4.3; here are those of 4.4",
+        "ConfigsDisabled": _PROTOCOLS,
+        "FeatureFlagNotEnabled": _PROTOCOLS,
+        "DisabledBy": _PROTOCOLS,
+        "testListGroups": "expects the order of a hash map",
         "testConsumerGroupHeartbeatWithRegex": "expects that the first heartbeat has no assignment yet; here the expression is matched at once",
         "testCorruptLz4ProduceRequest": _METER,
         "testProduceWithInvalidTimestamp": _WORDS + " the limits of the timestamp",
         "testBrokerRespectsPartitionsOrderAndSizeLimits": "expects half a batch at the size limit; nodes of ours send whole batches only",
-        "testLastFetchedEpochValidation": "sends last_fetched_epoch as a consumer, which no client does; only followers are checked for it",
         "testListOffsetsErrorCodes": "asks a follower as a debugging replica (id -2), for which only leaders answer here",
         "DeleteTopicsRequestTest.test": "its Metadata request creates the deleted topic again, and is answered when that is done",
         "testAlterUnknownMechanism": _WORDS + " the mechanisms that there are",
@@ -71,9 +96,7 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     "kafka-clients": {
         "AutoTopicCreationTest.testAutoCreateTopicWithImplicit": _OWN_CONTROLLER,
         "AutoTopicCreationTest.testAutoCreateTopicWithMixed": _OWN_CONTROLLER,
-        "ConsumerIntegrationTest.testAsyncConsumerWithConsumerProtocolDisabled": (
-            "group.coordinator.rebalance.protocols: which protocols there are is chosen by features (UpdateFeatures) here"
-        ),
+        "ConsumerIntegrationTest.testAsyncConsumerWithConsumerProtocolDisabled": _PROTOCOLS,
         "ConsumerIntegrationTest.testRackAwareAssignment": "its assignor is a class that the broker would have to load",
         "ConsumerIntegrationTest.testSingleCoordinatorOwnership": _IN_JVM,
         "DeleteTopicTest.testDeleteTopicWithCleaner": _IN_JVM,

@@ -200,7 +200,7 @@ _SEEN_TO_RUN = (
 _SERVICES = (
     (
         "The Java client's Admin 4.4.0, every method",
-        "About 430 calls in one fixed order, right ones and wrong ones, on Apache Kafka 4.4.0 and on kafkalite (tests/interop/test_admin_answers.py). Results and classes of exceptions are the same, but for: methods of KRaft (unregisterController, describeMetadataQuorum, addRaftVoter), loggers of brokers (no resource here), names and synonyms of settings, `retention.bytes` below -1 (refused; Kafka takes it for no limit), names of broker settings that do not exist (refused; Kafka stores them), wrong values of client metrics and of brokers (INVALID_CONFIG or INVALID_REQUEST), both SCRAM mechanisms of a user in one request (accepted), offsets of a share group that does not exist (an error) or below zero (refused), AlterReplicaLogDirs of a topic that does not exist (REPLICA_NOT_AVAILABLE). The texts of errors are ours.",
+        "About 430 calls in one fixed order, right ones and wrong ones, on Apache Kafka 4.4.0 and on kafkalite (tests/interop/test_admin_answers.py). Results and classes of exceptions are the same, but for: methods of KRaft (unregisterController, describeMetadataQuorum, addRaftVoter), loggers of brokers (no resource here), names and synonyms of settings, `retention.bytes` below -1 (refused; Kafka takes it for no limit), names of broker settings that do not exist (refused; Kafka stores them), wrong values of client metrics (INVALID_CONFIG), both SCRAM mechanisms of a user in one request (accepted), offsets of a share group that does not exist (an error) or below zero (refused). The texts of errors are ours.",
     ),
     (
         "Clients of years ago",
