@@ -38,7 +38,7 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
         request = wire.IncrementalAlterConfigsRequest
         resource = request.AlterConfigsResource(BROKER, "1", [request.AlterableConfig(fixed, 0, "1")])
         [answer] = (await client.ask(request([resource]), 1)).responses
-        assert answer.error_message == f"{fixed}: cannot be changed without a restart"
+        assert answer.error_message == f"Cannot update these configs dynamically: [{fixed}]; they need a restart"
     assert broker.services.broker_settings == {None: {key: "5"}, 1: {"retention.ms": "9"}}
     of_all = await described(client, name="", kind=BROKER)
     assert [(entry.name, entry.value, entry.config_source) for entry in of_all.configs] == [(key, "5", 3)]
@@ -131,7 +131,7 @@ async def test_kafkas_settings_that_are_facts_here(make_broker: Any) -> None:
     change = alter.AlterableConfig("num.io.threads", 0, "8")
     refused = await client.ask(alter([alter.AlterConfigsResource(BROKER, node, [change])]), 1)
     assert refused.responses[0].error_code == ErrorCode.INVALID_REQUEST
-    assert "cannot be changed" in refused.responses[0].error_message
+    assert "Cannot update these configs dynamically" in refused.responses[0].error_message
 
 
 def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:
