@@ -16,6 +16,8 @@ With `--in-process` the nodes run in this process, and brokers are added one by 
     POST   /clusters/ID/brokers/N/start   -> {"listeners": {NAME: "HOST:PORT"}}; stop
     POST   /clusters/ID/settle            returns when all nodes have the same metadata
 
+With `--in-loop` the nodes of the first kind run in this process, too (docs/adr/0065); they cannot be killed.
+
 Settings have Kafka's names; those that a node of ours refuses are left out and named in "ignored". An error is status 400
 (what was asked) or 500 (what a node did), with {"error": text}.
 """
@@ -40,6 +42,7 @@ from kafkalite.config import broker_config
 from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
 from tests.suites.broker_settings import as_named, translated
+from tests.suites.cluster_in_loop import ClusterInLoop, Loop
 from tests.suites.loopback_clusters import LoopbackClusters
 
 #: What tests of Kafka expect of a cluster unless they say otherwise.
@@ -58,20 +61,26 @@ class BadQuestion(ValueError):
 class Clusters:
     """Those that were asked for, on one ZooKeeper, each below a chroot of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_in_loop: bool = False) -> None:
         self._directory = directory
         self._numbers = itertools.count(1)
-        self._clusters: dict[str, ProcessCluster] = {}
+        self._clusters: dict[str, ProcessCluster | ClusterInLoop] = {}
+        self._loop = Loop() if is_in_loop else None
         # No node: the server of ZooKeeper only.
         self._zookeeper = ProcessCluster(directory / "zookeeper", nodes=0)
 
     def start(self) -> None:
-        self._zookeeper.start()
+        if self._loop is None:
+            self._zookeeper.start()
+        else:
+            self._loop.start()
 
     def close(self) -> None:
         for name in list(self._clusters):
             self.remove(name)
         self._zookeeper.close()
+        if self._loop is not None:
+            self._loop.close()
 
     def create(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Raises BadQuestion, ProcessFailed."""
@@ -83,15 +92,19 @@ class Clusters:
         settings, ignored = _known(rest)
         settings |= _security(self._directory / name, question.get("security", "PLAINTEXT"), question.get("users", {}))
         own = {int(broker): _known(_replicas(each)) for broker, each in question.get("own_settings", {}).items()}
-        cluster = ProcessCluster(
-            self._directory / name,
-            nodes=len(ids),
-            first_id=ids[0],
-            settings=settings | security,
-            own_settings={broker: known for broker, (known, _) in own.items()},
-            zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
-            log_dirs=int(question.get("disks", 1)),
-        )
+        directory, nodes, disks = self._directory / name, len(ids), int(question.get("disks", 1))
+        known_own = {broker: known for broker, (known, _) in own.items()}
+        cluster: ProcessCluster | ClusterInLoop
+        if self._loop is None:
+            cluster = ProcessCluster(
+                directory, nodes=nodes, first_id=ids[0], settings=settings | security, own_settings=known_own, log_dirs=disks,
+                zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
+            )  # fmt: skip
+        else:
+            cluster = ClusterInLoop(
+                self._loop, directory, nodes=nodes, first_id=ids[0], settings=settings | security, own_settings=known_own,
+                log_dirs=disks,
+            )  # fmt: skip
         try:
             cluster.start()
         except BaseException:
@@ -125,7 +138,7 @@ class Clusters:
         cluster.close()
         cluster.remove()
 
-    def _found(self, name: str) -> ProcessCluster:
+    def _found(self, name: str) -> ProcessCluster | ClusterInLoop:
         if name not in self._clusters:
             raise BadQuestion(f"there is no cluster {name}")
         return self._clusters[name]
@@ -259,7 +272,11 @@ def main() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     with tempfile.TemporaryDirectory(prefix="kafkalite-suites-", dir=os.environ.get("SUITES_DIRECTORY")) as directory:
-        clusters = LoopbackClusters(Path(directory)) if "--in-process" in sys.argv else Clusters(Path(directory))
+        clusters: Clusters | LoopbackClusters
+        if "--in-process" in sys.argv:
+            clusters = LoopbackClusters(Path(directory))
+        else:
+            clusters = Clusters(Path(directory), is_in_loop="--in-loop" in sys.argv)
         handler = type("_OwnHandler", (_Handler,), {"clusters": clusters})
         try:
             clusters.start()
