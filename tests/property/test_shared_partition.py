@@ -341,10 +341,10 @@ def test_everything_is_delivered_and_done_in_the_end(
 def test_what_a_member_gets_shrinks_from_half_of_the_deliveries_on(limit: int, sizes: list[int]) -> None:
     """Kafka's ShareConsumerTest.testFetchWithThrottledDelivery…"""
     partition = SharedPartition(Offset(0), (), DeliveryLimits(10, limit, 2000))
-    log = [LogBatch(0, 299), LogBatch(300, 511)]
+    log = [LogBatch(0, 511)]
     found = []
     for _ in sizes:
-        got = partition.acquire("a", 0, log, WantedRecords(512, 512), 0)
+        got = partition.acquire("a", 0, log, WantedRecords(1000, 1000), 0)
         assert got[0].first == 0
         found.append(got[-1].last + 1)
         partition.acknowledge("a", [Acknowledgement(0, got[-1].last, [AcknowledgeType.RELEASE])], 0)
@@ -352,6 +352,19 @@ def test_what_a_member_gets_shrinks_from_half_of_the_deliveries_on(limit: int, s
         partition.end_write(is_stored=True)
     assert found == sizes
     assert partition.start_offset == (1 if limit > 2 else 512)
+
+
+def test_batches_of_one_record_are_halved_together() -> None:
+    partition = SharedPartition(Offset(0), (), DeliveryLimits(10, 5, 2000))
+    log = [LogBatch(number, number) for number in range(100)]
+    found = []
+    for _ in range(5):
+        got = partition.acquire("a", 0, log, WantedRecords(500), 0)
+        found.append(got[-1].last + 1)
+        partition.acknowledge("a", [Acknowledgement(0, got[-1].last, [AcknowledgeType.RELEASE])], 0)
+        partition.begin_write()
+        partition.end_write(is_stored=True)
+    assert found == [100, 100, 100, 50, 1]
 
 
 def test_all_records_of_a_batch_that_is_always_released_come_as_often_as_the_limit_says() -> None:

@@ -33,10 +33,11 @@ def most_together(delivery_count: int, limit: int, batch_size: int) -> int | Non
 
     Args:
         limit: of deliveries.
-        batch_size: in records.
+        batch_size: in records, of the batch that they belong to.
 
     Source: Kafka 4.3, SharePartition: half of a batch after half of the deliveries (two at least), half of that after
-    the next. Deviation: the batch is that of the member's fetch, as nothing here remembers what was acquired together.
+    the next. Deviation: the batch is that of the log, or neighbours that were delivered equally often, as nothing here
+    remembers what was acquired together.
     """
     begin = max(2, (limit + 1) // 2)
     if delivery_count < begin:

@@ -133,7 +133,7 @@ class SharedPartition:
             if not batch.is_delivered:
                 self._archive_free(first, last)
             else:
-                taken = self._acquire_within(member, first, last, left, wanted, deadline_ms, got)
+                taken = self._acquire_within(member, batch, first, left, wanted, deadline_ms, got)
                 if taken is None:
                     break
                 left -= taken
@@ -146,15 +146,15 @@ class SharedPartition:
     def _acquire_within(
         self,
         member: str,
+        batch: LogBatch,
         first: int,
-        last: int,
         left: int,
         wanted: WantedRecords,
         deadline_ms: int,
         got: list[tuple[int, int, int]],
     ) -> int | None:
-        """Acquire what is free of one batch, `left` of it at most if that is exact; the number of records, None if no more may be acquired."""
-        most = left if wanted.is_exact else None
+        """Acquire what is free of one batch from `first` on, `left` of it at most if that is exact; the number of records, None if no more may be acquired."""
+        last, most = batch.last, left if wanted.is_exact else None
         taken = 0
         for run in list(self._runs.peek(first, last)):
             if not run.is_free or (most is not None and taken >= most):
@@ -162,14 +162,15 @@ class SharedPartition:
             low, high = max(run.first, first), min(run.last, last)
             if most is not None:
                 high = min(high, low + most - taken - 1)
-            together = most_together(run.delivery_count, self.limits.delivery_count, wanted.batch_size)
+            count = sum(end - begin + 1 for begin, end, times in got if times == run.delivery_count + 1)
+            size = max(last - batch.first + 1, min(count + len(run), wanted.batch_size))
+            together = most_together(run.delivery_count, self.limits.delivery_count, size)
             if got and run.delivery_count + 1 != got[-1][2] and (together is not None or self._is_alone(got)):
                 return None
             if together is not None:
-                room = together - sum(end - begin + 1 for begin, end, _ in got)
-                if room <= 0:
+                if count >= together:
                     return None
-                high = min(high, low + room - 1)
+                high = min(high, low + together - count - 1)
             for part in self._runs.between(low, high):
                 self._hold(part, member, deadline_ms)
                 got.append((part.first, part.last, part.delivery_count))
