@@ -46,6 +46,11 @@ _CLIENTS_LEFT_OUT = {
     "SocketServerMemoryPoolTest": "reads the network threads' memory pool in the broker's own JVM",
 }
 
+_TOOLS_LEFT_OUT = {
+    "AuthorizerIntegrationTest": "built on KafkaServerTestHarness, whose brokers are made by kafka-core's agent only",
+    "SaslClientsWithInvalidCredentialsTest": "built on SaslSetup of kafka_2.13, which kafka-core's agent runs",
+}
+
 #: By the name of the suite.
 ALL: Mapping[str, Suite] = {
     "kafka-streams": _suite("kafka-streams-integration-tests", "streams.integration"),
@@ -60,6 +65,6 @@ ALL: Mapping[str, Suite] = {
         ours="core",
     ),
     "kafka-clients": _with_clusters("kafka-clients-integration-tests", "org.apache.kafka", _CLIENTS_LEFT_OUT),
-    "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", {}),
+    "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", _TOOLS_LEFT_OUT),
     "mirror": _suite("connect-mirror", "connect.mirror.integration"),
 }
