@@ -81,6 +81,7 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         ),
         "ConsumerIntegrationTest.testRackAwareAssignment": _ASSIGNOR,
         "ConsumerIntegrationTest.testSingleCoordinatorOwnership": _IN_JVM,
+        "ConsumerWithLegacyMessageFormatIntegrationTest": _IN_JVM,
         "DeleteTopicTest": _IN_JVM,
         "DescribeFeaturesTest": _OWN_CONTROLLER,
         "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym": (
@@ -115,6 +116,14 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "MetadataQuorumCommandTest": _RAFT,
         "ClusterToolTest.testListEndpointsArgumentWithBootstrapServer": (
             "expects a stopped broker as fenced; with ZooKeeper a broker that is away is not registered"
+        ),
+        "ClusterToolTest.testUnregister": "a stopped broker without replicas leaves nothing in ZooKeeper that could be removed",
+        "ReassignPartitionsCommandTest.testDisallowReplicationFactorChange": _WORDS + " the same numbers",
+        "ReassignPartitionsCommandTest.testAlterLogDirReassignmentThrottle": (
+            "replica.alter.log.dirs.io.max.bytes.per.second needs a restart here"
+        ),
+        "ReassignPartitionsCommandTest.testAlterReassignmentThrottle": (
+            "replica.alter.log.dirs.io.max.bytes.per.second needs a restart here"
         ),
         "ConfigCommandIntegrationTest.testBrokerLoggerConfigUpdate": (
             "sets the level of a logger by the name of a class of Kafka's; loggers are no resource here"

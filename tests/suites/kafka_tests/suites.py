@@ -29,7 +29,13 @@ _CORE = (
 
 def _with_clusters(jar: str, package: str, left_out: Mapping[str, str]) -> Suite:
     """Of a jar whose tests have @ClusterTest; Kafka's extension, which JUnit finds, reads it."""
-    tests = ("kafka-clients-integration-tests", "kafka-tools", "kafka-server", "kafka_2.13")
+    tests = (
+        "kafka-clients-integration-tests",
+        "kafka-streams-integration-tests",
+        "kafka-tools",
+        "kafka-server",
+        "kafka_2.13",
+    )
     flags = ("--config=junit.jupiter.extensions.autodetection.enabled=true",)
     return Suite(jar, package, "clients-tools", tests, ("kafka-streams",), left_out, flags=flags, is_in_loop=True)
 

@@ -48,6 +48,17 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     assert one.value == "9"
 
 
+async def test_a_limit_of_replication_is_shown_once_it_is_set(broker: Broker) -> None:
+    """As Kafka does: kafka-reassign-partitions takes what it sees for a limit (ReassignPartitionsCommandTest)."""
+    client = await broker.client()
+    key = "leader.replication.throttled.rate"
+    shown = {entry.name for entry in (await described(client, name="1", kind=BROKER)).configs}
+    assert not [name for name in shown if "throttled.rate" in name or name.startswith("replica.alter.log.dirs")]
+    assert await alter(client, (key, 0, "7"), name="1", kind=BROKER) == 0
+    shown = {entry.name for entry in (await described(client, name="1", kind=BROKER)).configs}
+    assert [name for name in shown if "throttled.rate" in name] == [key]
+
+
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
 async def test_the_assignment_interval_of_groups_is_changed_without_a_restart(broker: Broker, kind: str) -> None:
     """Kafka's DynamicGroupConfigIntegrationTest does it for all brokers and for one."""

@@ -30,6 +30,14 @@ from kafkalite.model import ListenerAddress
 from kafkalite.protocol import wire
 
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
+#: Limits of replication: Kafka's tools take a value that they see for a limit that somebody has set.
+_SHOWN_IF_SET = frozenset(
+    (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+)
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
 
 
@@ -103,6 +111,8 @@ class DescribeConfigHandlers:
                     if key not in (ADVERTISED, LISTENERS) and names:
                         # What ZooKeeper has, not what this node has seen so far: a client that has set it expects to see it.
                         values = self._values(key, layers)
+                        if key in _SHOWN_IF_SET and values[0][0] == _SOURCE_DEFAULT:
+                            continue
                         value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
                         shown = getattr(value.topic if owner is broker.topic else value, spec.name)
                         read_only = not is_dynamic(key)
