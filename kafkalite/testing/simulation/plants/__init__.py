@@ -38,6 +38,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "away": replication.fetching_is_in_sync,
     "fsync": storage.no_fsync,
     "unregistered": replication.takes_commands_of_its_earlier_life,
+    "refused": replication.refused_for_good,
     "notice": replication.notices_to_nobody,
     "unverified": coordinators.unverified_transactions,
     "owners": coordinators.given_before_given_up,
