@@ -82,7 +82,7 @@ SUITES: Mapping[str, Suite] = {
     "node-rdkafka": Suite(node_rdkafka, {}),
     "rust-rdkafka": Suite(rust_rdkafka, {}),
     "rskafka": Suite(rskafka, {}),
-    "watermill": Suite(watermill, {}),
+    "watermill": Suite(watermill, {"num.partitions": 1}),
     "kafka-go": Suite(kafka_go, {}, has_nodes=True),
     "sarama": Suite(sarama, {}, has_nodes=True),
     "aiokafka": Suite(_aiokafka, {}, needs_sources=True, has_nodes=True),
