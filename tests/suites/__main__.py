@@ -25,12 +25,11 @@ import structlog
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.interop.conftest import install, scratch
 from tests.suites.go_clients import confluent_kafka_go, franz_go, kafka_go, sarama, watermill
-from tests.suites.javascript_clients import confluent_kafka_javascript, kafkajs, node_rdkafka
+from tests.suites.javascript_clients import confluent_kafka_javascript, kafkajs
 from tests.suites.kafka_tests import runner, suites
 from tests.suites.known import CAUSES
 from tests.suites.librdkafka_clients import confluent, librdkafka
 from tests.suites.running import HERE, ROOT, Outcome, Place, at_fixed_addresses, junit, run
-from tests.suites.rust_clients import rskafka, rust_rdkafka
 
 _SETTINGS = {"num.partitions": 4, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3}
 _RIGHTS = {"authorizer.enabled": True, "allow.everyone.if.no.acl.found": True}
@@ -79,9 +78,6 @@ SUITES: Mapping[str, Suite] = {
     "confluent": Suite(confluent, {**_RIGHTS, **_SHORT_LOCKS}, needs_sources=True),
     "confluent-kafka-go": Suite(confluent_kafka_go, _RIGHTS),
     "confluent-kafka-javascript": Suite(confluent_kafka_javascript, _RIGHTS, needs_sources=True),
-    "node-rdkafka": Suite(node_rdkafka, {}),
-    "rust-rdkafka": Suite(rust_rdkafka, {}),
-    "rskafka": Suite(rskafka, {}),
     "watermill": Suite(watermill, {"num.partitions": 1}),
     "kafka-go": Suite(kafka_go, {}, has_nodes=True),
     "sarama": Suite(sarama, {}, has_nodes=True),

@@ -1,4 +1,4 @@
-"""Suites of clients in JavaScript: KafkaJS, and the two that are made of librdkafka (compiled here; the npm packages bring its source)."""
+"""Suites of clients in JavaScript: KafkaJS, and Confluent's, which is made of librdkafka (compiled here; the npm package brings its source)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tests.interop.conftest import install, scratch
 from tests.suites.running import HERE, Outcome, Place, at_fixed_addresses, junit, run
 
 CONFLUENT = "@confluentinc/kafka-javascript@1.10.1"
-_NODE_RDKAFKA = "node-rdkafka@3.6.1"
 _INSTALL = "npm install --silent --no-audit --no-fund --legacy-peer-deps"
 _STATES = {"pending": "skipped", "todo": "skipped", "disabled": "skipped"}
 
@@ -37,12 +36,6 @@ def _compiled(package: str) -> list[list[str]]:
             f"cd package && {_INSTALL} --ignore-scripts && export CKJS_LINKING=dynamic && npm run --silent configure && npm run --silent build",
         ],
     ]
-
-
-async def node_rdkafka(place: Place) -> Outcome:
-    directory = scratch("node-rdkafka-suite", HERE / "javascript_clients.py")
-    install(directory, *_compiled(_NODE_RDKAFKA))
-    return await _by_mocha(place, "node-rdkafka", directory / "package")
 
 
 async def _by_mocha(place: Place, name: str, package: Path, **environment: str) -> Outcome:

@@ -31,9 +31,6 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     },
     "confluent-kafka-go": {},
     "confluent-kafka-javascript": {},
-    "node-rdkafka": {},
-    "rust-rdkafka": {},
-    "rskafka": {},
     "watermill": {},
     "kafka-go": {
         "TestConn/test_delete_topics": "its own Metadata request creates the topic again, and is answered when that is done",

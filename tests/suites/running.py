@@ -20,7 +20,6 @@ ROOT = HERE.parents[1]
 _OURS = ("PYTHONPATH", "PYTEST_ADDOPTS", "ZOOKEEPER_URI")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GO_WORDS = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
-_RUST_WORDS = {"ok": "passed", "FAILED": "failed", "ignored": "skipped"}
 
 #: Name of a test -> passed, failed or skipped.
 Outcome = Mapping[str, str]
@@ -96,12 +95,6 @@ def junit(path: Path) -> Outcome:
 def go_outcome(text: str) -> Outcome:
     """Of `go test -v`."""
     return {name: _GO_WORDS[word] for word, name in re.findall(r"--- (PASS|FAIL|SKIP): (\S+) \(", text)}
-
-
-def rust_outcome(text: str) -> Outcome:
-    """Of `cargo test`."""
-    found = re.findall(r"^test (\S+)(?: - should panic)? \.\.\. (?:.*\n)*?(ok|FAILED|ignored)\b", text, re.MULTILINE)
-    return {name: _RUST_WORDS[word] for name, word in found}
 
 
 def go_source(module: str, directory: str) -> list[str]:

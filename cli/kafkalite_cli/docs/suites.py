@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 SUITES_INTRODUCTION = (
-    "`make suites` runs them (franz-go, confluent-kafka-go and watermill from the Go module proxy, librdkafka and node-rdkafka out of npm packages,"
-    " rdkafka and rskafka from crates, kafka-python's from PyPI; sarama and kafka-go from the Go proxy, as root; `SOURCES=DIR`: checkouts of"
+    "`make suites` runs them (franz-go, confluent-kafka-go and watermill from the Go module proxy, librdkafka out of an npm package,"
+    " kafka-python's from PyPI; sarama and kafka-go from the Go proxy, as root; `SOURCES=DIR`: checkouts of"
     " confluent-kafka-python, confluent-kafka-javascript, kafkajs and aiokafka; [ADR 75](adr/0075-suites-of-clients.md); Apache Kafka's own tests of Streams, Connect and MirrorMaker from Maven, [ADR 71](adr/0071-kafkas-own-tests.md), and of its core, [ADR 72](adr/0072-kafkas-core-tests-with-an-agent.md)), and names the cause of each failure"
     " (tests/suites/known.py). Two busy cores were shared with other work in these runs."
 )
