@@ -39,6 +39,9 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
             "200 records of one batch are acquired together, as with Apache Kafka, which cuts no batch in this mode"
         ),
     },
+    "confluent-kafka-go": {},
+    "confluent-kafka-javascript": {},
+    "watermill": {},
     "kafka-go": {
         "TestConn/test_delete_topics": "its own Metadata request creates the topic again, and is answered when that is done",
         "TestConn": "of the subtest",
@@ -48,6 +51,7 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "test_describe_cluster": _ONE_NODE,
         "test_describe_configs_broker": _ONE_NODE,
         "TestAdmin.test_metadata": _ONE_NODE,
+        "test_consumer_seek_to_end": "acks=1 on a busy machine: the end is what all three replicas have, as with Apache Kafka",
         "gssapi": "Kerberos, which is not offered (docs/security.md)",
     },
     "kafkajs": {
@@ -55,6 +59,7 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "trigger rebalance if partitions change": "adds partitions with Docker",
         "max timestamp difference": "message.timestamp.difference.max.ms, which Kafka 4 has removed",
         "describeConfigs request": "the synonyms of Kafka 2.4, and message.format.version, which Kafka 4 has removed",
+        "emits request timeout events": "wants an answer later than a millisecond; Apache Kafka 4.4 is faster in 68 of 100 runs, too",
         "recovers from offset out of range": _NO_TIME_TO_SYNC,
         "OffsetCommit request": _NO_TIME_TO_SYNC,
         "OffsetFetch request": _NO_TIME_TO_SYNC,
