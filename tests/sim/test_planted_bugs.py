@@ -179,6 +179,33 @@ BUGS: dict[str, Plan] = {
         ),
         orders=False,
     ),
+    # The same, and the controller dies before it has read the states: the next one has nothing to compare them with.
+    "put-back-new": dataclasses.replace(
+        plan(
+            1,
+            Fault(2.0, FaultKind.CRASH, NODES[2], 3.0),
+            Fault(4.0, FaultKind.ZK_AWAY, "all", 5.0),
+            Fault(5.0, FaultKind.VANISH, "all", 0.5),
+            Fault(5.2, FaultKind.CRASH, "controller", 9.0),
+        ),
+        nodes=4,
+        topics={"topic1": 4},
+        orders=False,
+    ),
+    # ZooKeeper is slow, so that the controller is often about to write, and goes away again and again.
+    "requests": dataclasses.replace(
+        plan(
+            1,
+            *(Fault(1.0, FaultKind.ZK_SLOW, node, 18.0) for node in NODES),
+            *(Fault(2.0 + 1.5 * n, FaultKind.ZK_DOWN, "all", 0.3) for n in range(11)),
+        ),
+        orders=False,
+        grows=True,
+    ),
+    # The topic of the transactions vanishes for longer than markers for a deleted topic are kept.
+    "vanished-markers": with_transactions(
+        dataclasses.replace(plan(1, Fault(5.001, FaultKind.VANISH, "all", 13.0)), orders=False)
+    ),
     "ack": plan(1, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
     # Some followers are silent for a while; nobody can say so in ZooKeeper.
     "away": plan(1, Fault(3.0, FaultKind.ZK_DOWN, "all", 14.0), *each_node(FaultKind.PARTITION, 2.0)),

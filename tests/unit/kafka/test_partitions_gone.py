@@ -151,3 +151,18 @@ async def test_a_leader_that_does_not_answer_does_not_hold_up_the_markers_of_oth
     async with asyncio.timeout(150):
         while (await _state(producer)).startswith("Prepare"):
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.checklist("C19")
+def test_a_topic_that_may_have_vanished_is_waited_for() -> None:
+    """Nobody has said that it was deleted: it may come back with all its records, and each needs its marker."""
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    missing: dict[TopicPartition, float] = {}
+    unknown = _metadata(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for now in (100.0, 111.0, 699.0):
+        assert not marker_targets(unknown, {zero, one}, missing, now, is_deleted=lambda _: False).gone
+    back = marker_targets(_metadata(0), {zero, one}, missing, 699.5, is_deleted=lambda _: False)
+    assert back.by_leader[0][1] == (zero,) and back.gone == (one,)
+    assert not marker_targets(unknown, {zero}, missing, 700.0, is_deleted=lambda _: False).gone
+    assert marker_targets(unknown, {zero}, missing, 711.0, is_deleted=lambda name: name == "t").gone == (zero,)
+    assert marker_targets(unknown, {zero}, missing, 1301.0, is_deleted=lambda _: False).gone == (zero,)
