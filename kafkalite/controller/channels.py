@@ -1,7 +1,7 @@
 """Commands to brokers: per broker one bounded queue and one sender, so that a hung broker delays no other (controller design, optimization 1).
 
 A command is sent again and again, over a new connection each time, until the broker answers or its registration
-goes. That is safe because of the epochs in it, and because a broker refuses what comes over an earlier connection than the
+goes; also if the broker answers that it does not know that registration (yet). That is safe because of the epochs in it, and because a broker refuses what comes over an earlier connection than the
 latest (kafkalite.replica.rpc_handlers). No answer within `controller.socket.timeout.ms` raises an alert.
 """
 
@@ -211,13 +211,33 @@ class Channels:
                     # After a timeout the answer might still come; a fresh connection knows of no earlier request.
                     channel.connection.abort("no answer")
                     channel.connection = None
-                await asyncio.sleep(backoff * (0.5 + self._env.random.random() / 2))
-                backoff = min(backoff * 2, BACKOFF_MAX_S)
+                backoff = await self._back_off(backoff)
+                continue
+            if self._met_another_life(response):
+                _log.info(
+                    "controller.command_retried", broker=channel.broker.broker_id, kind=kind, error="STALE_BROKER_EPOCH"
+                )
+                self._on_stale(ErrorCode.STALE_BROKER_EPOCH)
+                backoff = await self._back_off(backoff)
                 continue
             self._stats.rpcs_sent[kind] += 1
             channel.unanswered_since_ms = None
             channel.alerted = False
             return response
+
+    async def _back_off(self, backoff: float) -> float:
+        await asyncio.sleep(backoff * (0.5 + self._env.random.random() / 2))
+        return min(backoff * 2, BACKOFF_MAX_S)
+
+    def _met_another_life(self, response: Message) -> bool:
+        """Whether the broker knows another epoch of itself.
+
+        A later one: its registration shows that, and closes this channel. None or an earlier one: ZooKeeper shows us its
+        registration before it has answered the broker. The same command is right as soon as that answer has come, and
+        nothing else would send it again, so it has to be repeated.
+        """
+        assert isinstance(response, LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse)
+        return response.error == ErrorCode.STALE_BROKER_EPOCH
 
     def _alert(self, channel: _Channel, kind: str, error: Exception) -> None:
         assert channel.unanswered_since_ms is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -44,13 +45,19 @@ class _Mallinfo2(ctypes.Structure):
     )  # fmt: skip
 
 
+@functools.cache
+def _mallinfo() -> Callable[[], _Mallinfo2] | None:
+    """Found once: each `CDLL` is a class of its own, in a cycle."""
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is not None:
+        mallinfo.restype = _Mallinfo2
+    return mallinfo
+
+
 def free_bytes() -> int:
     """What malloc has from the system and nobody uses; 0 where the C library does not say."""
-    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
-    if mallinfo is None:
-        return 0
-    mallinfo.restype = _Mallinfo2
-    return int(mallinfo().fordblks)
+    mallinfo = _mallinfo()
+    return 0 if mallinfo is None else int(mallinfo().fordblks)
 
 
 async def give_back_regularly(

@@ -45,26 +45,36 @@ class Reply:
 
 
 class LateReply:
-    """A reply that its handler gives later, from the event loop, with one call and no task or future in between."""
+    """A reply that its handler gives later, from the event loop, with one call and no task or future in between.
 
-    __slots__ = ("_is_given", "_on_given", "reply")
+    It forgets the reply and the callback as soon as they have met. Otherwise they would keep each other alive until the
+    collector of cycles runs, and the buffers of a reply are megabytes.
+    """
+
+    __slots__ = ("_is_given", "_on_given", "_reply")
 
     def __init__(self) -> None:
-        self.reply: Reply | None = None
+        self._reply: Reply | None = None
         self._is_given = False
-        self._on_given: Callable[[], None] | None = None
+        self._on_given: Callable[[Reply], None] | None = None
 
     def give(self, reply: Reply) -> None:
         """Once."""
         assert not self._is_given, "a request was answered twice"
-        self.reply, self._is_given = reply, True
-        if self._on_given is not None:
-            self._on_given()
+        self._is_given = True
+        on_given, self._on_given = self._on_given, None
+        if on_given is None:
+            self._reply = reply
+        else:
+            on_given(reply)
 
-    def then(self, on_given: Callable[[], None]) -> bool:
-        """Call `on_given` when it is given; True: it is already."""
+    def then(self, on_given: Callable[[Reply], None]) -> Reply | None:
+        """The reply, if it is given already; otherwise None, and `on_given` is called with it. Once."""
+        if self._is_given:
+            reply, self._reply = self._reply, None
+            return reply
         self._on_given = on_given
-        return self._is_given
+        return None
 
 
 #: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check

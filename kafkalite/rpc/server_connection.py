@@ -315,9 +315,11 @@ class ServerConnection:
             self._pending.count(response)
             return
         if type(outcome) is LateReply:
-            response.is_late = True
-            if outcome.then(lambda: self._given(response, outcome)):
-                response.done, response.reply, response.is_late = True, outcome.reply, False
+            ready = outcome.then(lambda reply: self._given(response, reply))
+            if ready is None:
+                response.is_late = True
+            else:
+                response.done, response.reply = True, ready
                 self._pending.count(response)
             return
         if inspect.iscoroutine(outcome):
@@ -328,8 +330,8 @@ class ServerConnection:
             response.waiting = outcome
         response.waiting.add_done_callback(lambda future: self._answered(response, future))
 
-    def _given(self, response: PendingResponse, late: LateReply) -> None:
-        response.reply, response.done = late.reply, True
+    def _given(self, response: PendingResponse, reply: Reply) -> None:
+        response.reply, response.done = reply, True
         self._pending.count(response)
         # It is given at the end of a turn, for all that this turn has brought: it goes out now.
         if not self._closed and not self._is_dispatching:

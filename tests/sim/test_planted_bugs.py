@@ -205,6 +205,14 @@ BUGS: dict[str, Plan] = {
     # The topic of the transactions vanishes for longer than markers for a deleted topic are kept.
     "vanished-markers": with_transactions(
         dataclasses.replace(plan(1, Fault(5.001, FaultKind.VANISH, "all", 13.0)), orders=False)
+    # Processes die and start while ZooKeeper's answers to them are slow: the controller sees them before they know of it.
+    "refused": dataclasses.replace(
+        plan(
+            1,
+            *(Fault(2.0, FaultKind.CRASH, node, 2.0) for node in NODES[:2]),
+            *(Fault(2.5, FaultKind.ZK_SLOW, node, 15.0) for node in NODES[:2]),
+        ),
+        orders=False,
     ),
     "ack": plan(1, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
     # Some followers are silent for a while; nobody can say so in ZooKeeper.

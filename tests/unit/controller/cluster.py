@@ -58,6 +58,8 @@ class FakeBroker:
     broker_id: BrokerId
     server: RpcServer
     epoch: BrokerEpoch = BrokerEpoch(-1)
+    #: What its registration says.
+    registered: BrokerEpoch = BrokerEpoch(-1)
     coordinator: Coordinator | None = None
     commands: list[Message] = field(default_factory=list)
     roles: dict[TopicPartition, PartitionState] = field(default_factory=dict)
@@ -72,6 +74,9 @@ class FakeBroker:
     silent: asyncio.Event | None = None
     #: How many it has answered at once.
     heartbeats: int = 0
+
+    def learn_epoch(self) -> None:
+        self.epoch = self.registered
 
     def of(self, kind: type[Message]) -> list[Message]:
         return [command for command in self.commands if isinstance(command, kind)]
@@ -122,9 +127,17 @@ class Cluster:
     # --- brokers ---------------------------------------------------------------------------------------------
 
     async def start_broker(
-        self, number: int, rack: str | None = None, *, log_ends: tuple[LogEnd, ...] | None = None
+        self,
+        number: int,
+        rack: str | None = None,
+        *,
+        log_ends: tuple[LogEnd, ...] | None = None,
+        knows_epoch: bool = True,
     ) -> FakeBroker:
-        """Listen, then register; an earlier life of it is gone. Without `log_ends` it does not know that question."""
+        """Listen, then register; an earlier life of it is gone. Without `log_ends` it does not know that question.
+
+        Without `knows_epoch` ZooKeeper's answer to the registration has not arrived: `learn_epoch` lets it arrive.
+        """
         broker_id = BrokerId(number)
         broker: FakeBroker
 
@@ -150,7 +163,9 @@ class Cluster:
         _, stat = await broker.coordinator.create(
             paths.broker(broker_id), broker_znodes.encode_broker(value), ephemeral=True
         )
-        broker.epoch = BrokerEpoch(stat.czxid)
+        broker.registered = BrokerEpoch(stat.czxid)
+        if knows_epoch:
+            broker.learn_epoch()
         self.brokers[number] = broker
         return broker
 

@@ -107,6 +107,20 @@ async def test_short_outage_of_zookeeper_is_sat_out(cluster: Cluster) -> None:
     assert controller.epoch == 1 and controller.stats.elections_won == 1
 
 
+@pytest.mark.checklist("F15")
+async def test_commands_that_arrive_before_the_broker_knows_its_epoch_are_repeated(cluster: Cluster) -> None:
+    """ZooKeeper shows a registration to the controller before it has answered the broker: the broker refuses, rightly."""
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: T0 in cluster.brokers[3].roles)
+    await cluster.stop_broker(3)
+    broker = await cluster.start_broker(3, knows_epoch=False)
+    await until(lambda: len(broker.of(LeaderAndIsrRequest)) >= 2)
+    assert not broker.roles
+    broker.learn_epoch()
+    await until(lambda: T0 in broker.roles and T0 in broker.metadata)
+
+
 @pytest.mark.checklist(63)
 async def test_end_of_the_session_ends_the_term(cluster: Cluster) -> None:
     await running(cluster, 1)

@@ -171,6 +171,11 @@ def takes_commands_of_its_earlier_life(patch: Patch) -> None:
     patch(Commands, "fence", planted)
 
 
+def refused_for_good(patch: Patch) -> None:
+    """A command that meets a broker before ZooKeeper has answered its registration is not sent again."""
+    patch(Channels, "_met_another_life", lambda self, response: False)
+
+
 def vanished_is_deleted(patch: Patch) -> None:
     """A topic whose znode has gone counts as deleted: its replicas are removed."""
 
