@@ -205,6 +205,7 @@ BUGS: dict[str, Plan] = {
     # The topic of the transactions vanishes for longer than markers for a deleted topic are kept.
     "vanished-markers": with_transactions(
         dataclasses.replace(plan(1, Fault(5.001, FaultKind.VANISH, "all", 13.0)), orders=False)
+    ),
     # Processes die and start while ZooKeeper's answers to them are slow: the controller sees them before they know of it.
     "refused": dataclasses.replace(
         plan(
