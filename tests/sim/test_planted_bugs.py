@@ -192,12 +192,12 @@ BUGS: dict[str, Plan] = {
         topics={"topic1": 4},
         orders=False,
     ),
-    # ZooKeeper is slow, so that the controller is often about to write, and goes away again and again.
+    # ZooKeeper is slow for the controller, so that it is often about to write, and goes away again and again.
     "requests": dataclasses.replace(
         plan(
             1,
-            *(Fault(1.0, FaultKind.ZK_SLOW, node, 18.0) for node in NODES),
-            *(Fault(2.0 + 1.5 * n, FaultKind.ZK_DOWN, "all", 0.3) for n in range(11)),
+            Fault(1.0, FaultKind.ZK_SLOW, "controller", 18.0),
+            *(Fault(2.0 + 1.5 * n, FaultKind.ZK_DOWN, "all", 0.05) for n in range(12)),
         ),
         orders=False,
         grows=True,
