@@ -202,10 +202,6 @@ BUGS: dict[str, Plan] = {
         orders=False,
         grows=True,
     ),
-    # The topic of the transactions vanishes for longer than markers for a deleted topic are kept.
-    "vanished-markers": with_transactions(
-        dataclasses.replace(plan(1, Fault(5.001, FaultKind.VANISH, "all", 13.0)), orders=False)
-    ),
     # Processes die and start while ZooKeeper's answers to them are slow: the controller sees them before they know of it.
     "refused": dataclasses.replace(
         plan(
@@ -296,6 +292,8 @@ DIRECTED = {
     "acl-read": "tests/unit/coordination/test_acl_store.py",
     "decided": "tests/unit/kafka/test_uncommitted_decisions.py",
     "notice": "tests/unit/controller/test_isr_notices.py",
+    # The next transaction of the same producer ends the one that has no marker.
+    "vanished-markers": "tests/unit/kafka/test_partitions_gone.py",
     # Its clients have to reach a coordinator that its followers do not reach any more.
     "replaced": "tests/unit/kafka/test_replaced_coordinators.py",
     # A coordinator has to be replaced and be back while one append waits.

@@ -14,6 +14,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as BrokerAddress
+from kafkalite.testing.simulation.plants import PLANTS
 
 from .conftest import Broker
 from .transactional_producer import Producer
@@ -166,3 +167,42 @@ def test_a_topic_that_may_have_vanished_is_waited_for() -> None:
     assert not marker_targets(unknown, {zero}, missing, 700.0, is_deleted=lambda _: False).gone
     assert marker_targets(unknown, {zero}, missing, 711.0, is_deleted=lambda name: name == "t").gone == (zero,)
     assert marker_targets(unknown, {zero}, missing, 1301.0, is_deleted=lambda _: False).gone == (zero,)
+
+
+@pytest.mark.checklist("C19")
+@pytest.mark.parametrize("is_planted", [False, True])
+async def test_a_transaction_waits_for_a_topic_that_has_vanished(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_planted: bool
+) -> None:
+    if is_planted:
+        PLANTS["vanished-markers"](monkeypatch.setattr)
+    producer = await _open(broker, 1)
+    services = broker.services
+    clock, real = services.clock, services.clock.monotonic
+    skipped = 0
+    monkeypatch.setattr(clock, "monotonic", lambda: real() + skipped)
+    metadata = services.metadata
+    looks = 0
+
+    def vanished(topics: list[str] | None = None) -> MetadataResponse:
+        nonlocal looks
+        known = metadata(topics)
+        looks += topics == ["t"]
+        missing = [
+            replace(each, error=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), partitions=()) for each in known.topics
+        ]
+        return replace(known, topics=tuple(missing)) if topics == ["t"] else known
+
+    monkeypatch.setattr(services, "metadata", vanished)
+    assert await producer.end(committed=True) == 0
+    for _ in range(8):
+        skipped += 6
+        seen = looks
+        while looks < seen + 2 and (await _state(producer)).startswith("Prepare"):
+            await asyncio.sleep(0.01)
+    assert (await _state(producer)).startswith("Prepare") is not is_planted
+    monkeypatch.setattr(services, "metadata", metadata)
+    async with asyncio.timeout(150):
+        while (await _state(producer)).startswith("Prepare"):
+            await asyncio.sleep(0.01)
+    assert await _state(producer) == "CompleteCommit"

@@ -191,8 +191,9 @@ def vanished_is_deleted(patch: Patch) -> None:
 
 
 def put_back_is_as_before(patch: Patch) -> None:
-    """A state znode that was removed and put back unseen counts as the one that its leader knows."""
+    """A state znode that was removed and put back unseen counts as the one that its leader knows, and the leader says nothing."""
     patch(vanished, "put_back", lambda known, found: None)
+    leaders_keep_what_they_know(patch)
 
 
 def leaders_keep_what_they_know(patch: Patch) -> None:
