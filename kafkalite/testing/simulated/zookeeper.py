@@ -145,7 +145,7 @@ class SimZooKeeper:
             self._latencies[host] = latency_s
 
     def lag(self, host: str, behind_s: float | None) -> None:
-        """The server that the host is connected to is behind by so much from now on; None: it has caught up.
+        """The server that the host is connected to is behind by this number of seconds from now on; None: it has caught up.
 
         A later connection of the host may get another server, which is not.
         """
