@@ -115,6 +115,8 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym": (
             "the default of group.consumer.assignment.interval.ms is 0 here: a lone member does not wait"
         ),
+        "PlaintextConsumerTest.testAsyncConsumerQuotaMetricsNotCreated": _METER,
+        "PlaintextConsumerTest.testClassicConsumerQuotaMetricsNotCreated": _METER,
         "ProducerFailureHandlingTest.testCannotSendToInternalTopic": _IN_JVM,
         "ProducerSendWhileDeletionTest.testSendWithRecreatedTopic": _IN_JVM,
         "ProducerSendWhileDeletionTest.testSendWithTopicDeletionMidWay": _IN_JVM,
