@@ -77,7 +77,9 @@ SUITES: Mapping[str, Suite] = {
     "kafka-python": Suite(_kafka_python, {}),
     "confluent": Suite(confluent, {**_RIGHTS, **_SHORT_LOCKS}, needs_sources=True),
     "confluent-kafka-go": Suite(confluent_kafka_go, _RIGHTS),
-    "confluent-kafka-javascript": Suite(confluent_kafka_javascript, _RIGHTS, needs_sources=True),
+    "confluent-kafka-javascript": Suite(
+        confluent_kafka_javascript, {**_RIGHTS, "num.partitions": 1}, needs_sources=True
+    ),
     "watermill": Suite(watermill, {"num.partitions": 1}),
     "kafka-go": Suite(kafka_go, {}, has_nodes=True),
     "sarama": Suite(sarama, {}, has_nodes=True),
