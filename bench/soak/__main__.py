@@ -1,11 +1,12 @@
 """Hours of faults under other people's clients.
 
-    python -m bench.soak [--minutes 120] [--seed N] [--rate 100] [--flush] [--without-java]
+    python -m bench.soak [--minutes 120] [--seed N] [--rate 100] [--flush] [--without-java] [--ensemble]
 
 Four nodes with two disks each and a ZooKeeper, every one on a host of its own (network namespaces: needs root). librdkafka and Kafka's
 Java client write and read: numbered records, transactions, an exactly-once pipeline that is killed, compacted topics with
 tombstones and with settings that change, retention, DeleteRecords, committed offsets. After each fault everything must be in sync again
 and go on. In the end everything is read and compared; memory and descriptors are sampled all the time. Exit code 1 if anything is wrong.
+With --ensemble there are three ZooKeeper servers, and the faults are theirs (`ensembles`).
 The schedule comes from the seed; what the processes make of it does not.
 """
 
@@ -16,15 +17,16 @@ import json
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -32,13 +34,19 @@ from bench.kafka_peer import CACHE, scratch_python
 from bench.soak.checks import steady
 from bench.soak.disks import LoopDisk, with_own_mounts
 from bench.soak.disks import available as disks_available
-from bench.soak.faults import ANYWHERE, EVERYWHERE_FLUSHED, WITH_DISKS, Fault, SoakStage
+from bench.soak.ensembles import ENSEMBLE, EnsembleStage
+from bench.soak.faults import ANYWHERE, EVERYWHERE_FLUSHED, WITH_DISKS, SoakStage
 from kafkalite.testing.apache_kafka import java, newest_client_class_path
 from kafkalite.testing.network import NetworkedCluster, VirtualNetwork, available
+from kafkalite.testing.network_ensemble import EnsembleNetwork
+
+Stage = TypeVar("Stage", bound=SoakStage)
+FaultOf = Callable[[Stage], str]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NODES, LOG_DIRS = 4, 2
+SERVERS = 3
 DISK_MB = 400
 SAMPLE_S = 5.0
 #: After a fault, until everything is in sync and goes on.
@@ -158,15 +166,17 @@ def java_command() -> list[str]:
     return [java(), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{target}", "JavaTransactions"]
 
 
-def drawn(rng: random.Random, kinds: list[Fault]) -> Iterator[Fault]:
+def drawn(rng: random.Random, kinds: list[FaultOf[Stage]]) -> Iterator[FaultOf[Stage]]:
     """Each kind once in random order, then again, without an end."""
     while True:
         yield from rng.sample(kinds, len(kinds))
 
 
-def play(stage: SoakStage, load: SoakLoad, kinds: list[Fault], until: float) -> tuple[Counter[str], list[str]]:
-    """The faults that were done, and what was wrong afterwards."""
-    done: Counter[str] = Counter()
+def play(
+    stage: Stage, load: SoakLoad, kinds: list[FaultOf[Stage]], until: float
+) -> tuple[dict[str, list[float]], list[str]]:
+    """The faults that were done, each with the seconds until everything was in sync; and what was wrong afterwards."""
+    done: dict[str, list[float]] = defaultdict(list)
     findings: list[str] = []
     began = time.monotonic()
     for fault in drawn(stage.rng, kinds):
@@ -174,9 +184,11 @@ def play(stage: SoakStage, load: SoakLoad, kinds: list[Fault], until: float) -> 
             break
         name = fault.__name__.replace("_", " ")
         at = time.monotonic() - began
+        if isinstance(stage, EnsembleStage):
+            stage.kind = name
         detail = fault(stage)
-        done[name] += 1
         answer = load.ask(f"sync {PATIENCE_S}")
+        done[name].append(float(answer["seconds"]))
         stage.say(f"{at:7.0f} s  {name} {detail}: in sync after {answer['seconds']} s, {answer['acked']} acked")
         if answer["missing"] or not answer["goes_on"]:
             missing = answer["missing"][:6]
@@ -188,6 +200,15 @@ def play(stage: SoakStage, load: SoakLoad, kinds: list[Fault], until: float) -> 
             stage.cluster.restart(node)
         stage.sleep(1, 6)
     return done, findings
+
+
+def table(done: dict[str, list[float]], stage: SoakStage) -> Iterator[str]:
+    """One line for each kind of fault."""
+    named = stage.named if isinstance(stage, EnsembleStage) else {}
+    yield f"  {'fault':26} {'times':>5} {'median s':>9} {'longest s':>9}  health"
+    for name, seconds in sorted(done.items()):
+        problems = ", ".join(f"{what} x{count}" for what, count in sorted(named.get(name, {}).items()))
+        yield f"  {name:26} {len(seconds):5} {statistics.median(seconds):9.1f} {max(seconds):9.1f}  {problems}"
 
 
 def differing(cluster: NetworkedCluster, topics: tuple[str, ...]) -> list[str]:
@@ -204,6 +225,12 @@ def differing(cluster: NetworkedCluster, topics: tuple[str, ...]) -> list[str]:
     return found
 
 
+def wanted(names: str, kinds: list[FaultOf[Stage]]) -> list[FaultOf[Stage]]:
+    """Those of these names; all of them without names."""
+    chosen = {name.strip().replace("-", "_") for name in names.split(",") if name.strip()}
+    return [kind for kind in kinds if not chosen or kind.__name__ in chosen]
+
+
 @click.command()
 @click.option("--minutes", default=120.0, show_default=True)
 @click.option("--seed", default=None, type=int, help="Default: drawn, and printed.")
@@ -214,6 +241,7 @@ def differing(cluster: NetworkedCluster, topics: tuple[str, ...]) -> list[str]:
 @click.option(
     "--java/--without-java", "with_java", default=True, show_default=True, help="Kafka's Java client takes part."
 )
+@click.option("--ensemble", is_flag=True, help="Three ZooKeeper servers; the faults are theirs.")
 @click.option("--faults", default="", help="Only these, by name, with commas.")
 @click.option(
     "--directory",
@@ -222,7 +250,15 @@ def differing(cluster: NetworkedCluster, topics: tuple[str, ...]) -> list[str]:
     help="It is kept. Default: a temporary one, kept if anything is found.",
 )
 def main(
-    *, minutes: float, seed: int | None, rate: float, flush: bool, with_java: bool, faults: str, directory: Path | None
+    *,
+    minutes: float,
+    seed: int | None,
+    rate: float,
+    flush: bool,
+    with_java: bool,
+    ensemble: bool,
+    faults: str,
+    directory: Path | None,
 ) -> None:
     """Every fault under other people's clients; then everything is counted."""
     if not available():
@@ -232,11 +268,9 @@ def main(
     if has_disks:
         with_own_mounts("bench.soak", sys.argv[1:])
     kinds = [*ANYWHERE, *(WITH_DISKS if has_disks else ()), *(EVERYWHERE_FLUSHED if flush and has_disks else ())]
-    if faults:
-        wanted = {name.strip().replace("-", "_") for name in faults.split(",")}
-        kinds = [kind for kind in kinds if kind.__name__ in wanted]
-        if not kinds:
-            raise click.ClickException(f"no such fault: {faults}")
+    kinds, ensemble_kinds = wanted(faults, kinds), wanted(faults, list(ENSEMBLE))
+    if not (ensemble_kinds if ensemble else kinds):
+        raise click.ClickException(f"no such fault: {faults}")
     say = click.echo
     say(
         f"soak: {minutes:.0f} min, seed {seed}, {rate:.0f} records/s, flush {flush}, disks {has_disks}, Java {with_java}"
@@ -259,17 +293,26 @@ def main(
                     image = directory / f"image-{node}-{number}"
                     mount = directory / f"node-{node}" / f"disk-{number}"
                     disks[node].append(stack.enter_context(LoopDisk(image, mount, DISK_MB)))
-        network = stack.enter_context(VirtualNetwork([*(f"n{node + 1}" for node in range(NODES)), "zk"]))
+        zookeepers = [f"zk{number + 1}" for number in range(SERVERS)] if ensemble else ["zk"]
+        network = stack.enter_context(VirtualNetwork([*(f"n{node + 1}" for node in range(NODES)), *zookeepers]))
         settings = SETTINGS | ({"log.flush.before.ack": True} if flush else {})
-        cluster = NetworkedCluster(directory, network, nodes=NODES, settings=settings, log_dirs=LOG_DIRS)
+        made_of = EnsembleNetwork if ensemble else NetworkedCluster
+        cluster = made_of(directory, network, nodes=NODES, settings=settings, log_dirs=LOG_DIRS)
         stack.enter_context(cluster)
         command = [str(scratch_python()), "-m", "bench.soak.load", ",".join(cluster.bootstrap), str(NODES)]
         command += [str(seed), str(rate), "flush" if flush else "-", *(java_command() if with_java else ())]
         load = SoakLoad(command, directory / "load.log")
         stack.callback(load.close)
-        stage = SoakStage(cluster, disks, random.Random(seed), say)
+        stage: SoakStage
         with SoakSampler(cluster) as sampler:
-            done, findings = play(stage, load, kinds, time.monotonic() + minutes * 60)
+            until = time.monotonic() + minutes * 60
+            if ensemble:
+                stage = several = EnsembleStage(cluster, disks, random.Random(seed), say)
+                done, findings = play(several, load, ensemble_kinds, until)
+                findings += several.unnamed
+            else:
+                stage = SoakStage(cluster, disks, random.Random(seed), say)
+                done, findings = play(stage, load, kinds, until)
         verdict = load.ask("stop")
         findings += [*verdict["findings"], *sampler.findings(), *differing(cluster, ("numbered", "transactions"))]
         findings += [
@@ -277,7 +320,8 @@ def main(
             for node, process in cluster.nodes.items()
             if "Traceback" in process.log_path.read_text(errors="replace")
         ]
-        say("faults: " + ", ".join(f"{name} x{count}" for name, count in sorted(done.items())))
+        for line in table(done, stage):
+            say(line)
         say("counts: " + ", ".join(f"{name} {count}" for name, count in sorted(verdict["counts"].items())))
         for line in sampler.table():
             say(line)

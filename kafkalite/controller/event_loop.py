@@ -146,6 +146,9 @@ class ControllerEventLoop:
         self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._notices = IsrNotices(storage)
         self._ticks = 0
+        #: A topic could not be written: a request for more partitions may stand, of which no watch speaks again. With the next
+        #: tick, since a topic may never be writable (too large, forbidden).
+        self._are_requests_due = False
         self._tick_due = clock.monotonic() + TICK_S
         self._shutdowns: dict[int, asyncio.Future[ControlledShutdownResponse]] = {}
         self._next_token = 0
@@ -214,8 +217,12 @@ class ControllerEventLoop:
         self._ticks += 1
         if self._ticks % TICKS_PER_FULL_READ == 0:
             self.reader.is_full_read_due = True
-            for source in (NewsSource.TOPICS, NewsSource.RESTARTS, NewsSource.STATES):
+            # Requests, too: one whose write or removal was not answered fires no watch.
+            for source in (NewsSource.TOPICS, *ADMIN, NewsSource.STATES):
                 self.inbox.mark(source)
+        if self._are_requests_due:
+            self._are_requests_due = False
+            self.inbox.mark(NewsSource.PARTITION_REQUESTS)
         self.inbox.mark(NewsSource.TICK)
 
     def _has_work(self) -> bool:
@@ -239,7 +246,7 @@ class ControllerEventLoop:
             await self._read_source(source, since)
         await self._notices.confirm()
         if changed := self._notices.changed():
-            await self._handle(IsrsChanged(changed))
+            await self._handle(IsrsChanged(changed, self._notices.claims()))
         if drained := self._notices.drained():
             await self._handle(PartitionsDrained(drained))
         if self.reader.topic_watches.is_due and not inbox.dirty:
@@ -290,9 +297,11 @@ class ControllerEventLoop:
                 await self._handle(IsrsChanged(self._notices.next_to_check(self.state)))
             case _:
                 admin = ADMIN[source]
+                # The request first: a topic that it names is in what is read after it, whenever it was created.
+                requested = await admin.read(self._storage, self.reader.watch(source))
                 if admin.names_topics:
                     await self._handle(await self.reader.new_topics(self.state))
-                await self._handle(await admin.read(self._storage, self.reader.watch(source)))
+                await self._handle(requested)
 
     def _since(self, phases: FailoverPhases) -> float:
         return (self._clock.monotonic() - phases.started) * 1000
@@ -370,6 +379,7 @@ class ControllerEventLoop:
             case RereadTopics(topics):
                 self.reader.stale_topics |= set(topics)
                 self.inbox.mark(NewsSource.TOPICS)
+                self._are_requests_due = True
                 if self.state.removals:
                     self.inbox.mark(NewsSource.PARTITION_REQUESTS)
             case AdvanceReassignments():

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 
+from kafkalite.controller.decisions.events import Claim
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.storage import Storage
 from kafkalite.errors import ErrorCode
-from kafkalite.model import TopicPartition
-from kafkalite.rpc.messages.control import IsrChangedRequest, IsrChangedResponse
+from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest, IsrChangedResponse
 
 #: State znodes that are compared in one go, so that a change whose notice was lost is found.
 STATES_PER_CHECK = 1_000
@@ -26,6 +27,7 @@ class IsrNotices:
         self._storage = storage
         self._changed: dict[TopicPartition, None] = {}
         self._drained: dict[TopicPartition, None] = {}
+        self._claims: dict[TopicPartition, Claim] = {}
         self._answers: list[asyncio.Future[IsrChangedResponse]] = []
         #: How many partitions were checked in this round over all of them.
         self._checked = 0
@@ -46,6 +48,8 @@ class IsrNotices:
                 # In an earlier leader epoch it may have been empty, and have taken records since then.
                 if change.is_drained and known is not None and known.leader_epoch == change.leader_epoch:
                     self._drained[partition] = None
+                if change.is_ahead and change.topic_id == state.topics[partition.topic].topic_id != NO_TOPIC_ID:
+                    self._claims[partition] = _claim(state, request.broker_id, change)
         self._answers.append(answer)
 
     async def confirm(self) -> None:
@@ -70,6 +74,11 @@ class IsrNotices:
         changed, self._changed = tuple(self._changed), {}
         return changed
 
+    def claims(self) -> dict[TopicPartition, Claim]:
+        """What leaders know, once."""
+        claims, self._claims = self._claims, {}
+        return claims
+
     def drained(self) -> tuple[TopicPartition, ...]:
         """Read-only partitions in which nothing is left, once."""
         drained, self._drained = tuple(sorted(self._drained)), {}
@@ -83,6 +92,11 @@ class IsrNotices:
         chosen = tuple(known[self._checked : self._checked + STATES_PER_CHECK])
         self._checked += len(chosen)
         return chosen
+
+
+def _claim(state: ControllerState, leader: BrokerId, change: IsrChange) -> Claim:
+    known = LeaderAndIsr(leader, change.leader_epoch, change.isr, state.epoch, change.partition_epoch)
+    return Claim(known, change.has_resigned)
 
 
 def _answer(waiting: list[asyncio.Future[IsrChangedResponse]], error: ErrorCode) -> None:

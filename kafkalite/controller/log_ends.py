@@ -25,6 +25,8 @@ WAIT_S = 2.0
 #: Partitions in one request.
 CHUNK = 2_000
 _NEVER_S = 3600.0
+#: The delay before a broker is asked again that does not know its epoch yet.
+AGAIN_S = 0.05
 
 Ends = dict[TopicPartition, dict[BrokerId, LogEnd]]
 
@@ -66,11 +68,17 @@ class LogEnds:
     async def _ask(self, broker: BrokerInfo, partitions: list[TopicPartition], ends: Ends) -> None:
         connection: RpcConnection | None = None
         try:
-            connection = await RpcConnection.open(
-                self._env.network, broker.rpc, self._hello(), supervisor=self._supervisor, timeout_s=_NEVER_S
-            )
-            if (connection.peer.node_id, connection.peer.broker_epoch) != (broker.broker_id, broker.broker_epoch):
-                return
+            while True:
+                connection = await RpcConnection.open(
+                    self._env.network, broker.rpc, self._hello(), supervisor=self._supervisor, timeout_s=_NEVER_S
+                )
+                if connection.peer.node_id != broker.broker_id or connection.peer.broker_epoch > broker.broker_epoch:
+                    return
+                if connection.peer.broker_epoch == broker.broker_epoch:
+                    break
+                # ZooKeeper shows us a registration before it has answered the broker; its log may be the most complete one.
+                connection.abort("not registered yet, as far as it knows")
+                await asyncio.sleep(AGAIN_S)
             for start in range(0, len(partitions), CHUNK):
                 chunk = tuple((each.topic, each.partition) for each in partitions[start : start + CHUNK])
                 answer, _ = await connection.call(LogEndsRequest(chunk), timeout_s=_NEVER_S)

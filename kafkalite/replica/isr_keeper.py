@@ -201,10 +201,31 @@ class IsrKeeper:
                 case ProposalOutcome.RESIGN:
                     self._hosted.counters.failed_isr_updates += 1
                     self._hosted.resign(partition, "the state znode names another leadership")
+                case ProposalOutcome.PUT_BACK:
+                    self._hosted.counters.failed_isr_updates += 1
+                    self.report_ahead(partition, has_resigned=True)
+                    self._hosted.resign(partition, "the state znode is an earlier one")
                 case ProposalOutcome.ADOPT:
                     self._adopt(partition, one, changes)
         if changes:
             self._notify(changes)
+
+    def report_ahead(self, partition: Partition, *, has_resigned: bool = False) -> None:
+        """ZooKeeper, or a command, has an earlier state of a partition that is led here: the controller has to read the znode, and to
+        choose a leader in a new epoch if that is true. Nobody else knows."""
+        leader, (topic, number) = partition.leader, partition.topic_partition
+        assert leader is not None
+        change = IsrChange(
+            topic,
+            number,
+            leader.leader_epoch,
+            leader.committed_isr,
+            leader.partition_epoch,
+            topic_id=partition.topic_id,
+            is_ahead=True,
+            has_resigned=has_resigned,
+        )
+        self._notify([change])
 
     def _adopt(self, partition: Partition, one: Settled, changes: list[IsrChange]) -> None:
         leader = partition.leader

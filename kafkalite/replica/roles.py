@@ -87,6 +87,8 @@ class Roles:
                 self.stop(partition)
                 partition = None
                 self._logs.set_stray(key)
+            if partition is not None and _is_behind(state, partition):
+                self._isr_keeper.report_ahead(partition)
             if partition is not None and state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if partition is not None and partition.storage_error is not None:
@@ -316,3 +318,11 @@ class Roles:
         self._hosted.demote(partition)
         self._hosted.remove(partition)
         self._offline_replicas.forget(partition.topic_partition)
+
+
+def _is_behind(state: PartitionState, partition: Partition) -> bool:
+    """Whether its leader, which is here, knows a later state: a change of the ISR of a moment ago, or the znode was put back."""
+    leader = partition.leader
+    if leader is None:
+        return False
+    return (state.leader_epoch, state.partition_epoch) < (leader.leader_epoch, leader.partition_epoch)

@@ -68,6 +68,8 @@ class VirtualNetwork:
         #: (from, to) whose frames are lost.
         self.cut: frozenset[tuple[str, str]] = frozenset()
         self.delay_s = 0.0
+        #: (from, to) -> seconds, instead of `delay_s`.
+        self.delays: dict[tuple[str, str], float] = {}
         self.loss = 0.0
         #: How much of what carries data is answered by RST, to both ends, and lost: 1 ends every connection that is used.
         self.resets = 0.0
@@ -161,6 +163,7 @@ class VirtualNetwork:
     def heal(self) -> None:
         """No cut, delay, loss or reset any more."""
         self.cut = frozenset()
+        self.delays = {}
         self.delay_s = self.loss = self.resets = 0.0
 
     def end_connections(self, host: str) -> None:
@@ -193,9 +196,10 @@ class VirtualNetwork:
                         target = self._target(key.data, frame)
                         if target is None:
                             continue
-                        if self.delay_s and len(waiting) < _MAX_DELAYED:
+                        delay_s = self.delays.get((key.data, target), self.delay_s)
+                        if delay_s and len(waiting) < _MAX_DELAYED:
                             count += 1
-                            heapq.heappush(waiting, (time.monotonic() + self.delay_s, count, target, frame))
+                            heapq.heappush(waiting, (time.monotonic() + delay_s, count, target, frame))
                         else:
                             self._forward(target, frame)
                 now = time.monotonic()

@@ -179,6 +179,29 @@ BUGS: dict[str, Plan] = {
         ),
         orders=False,
     ),
+    # The same, and the controller dies before it has read the states: the next one has nothing to compare them with.
+    "put-back-new": dataclasses.replace(
+        plan(
+            1,
+            Fault(2.0, FaultKind.CRASH, NODES[2], 3.0),
+            Fault(4.0, FaultKind.ZK_AWAY, "all", 5.0),
+            Fault(5.0, FaultKind.VANISH, "all", 0.5),
+            Fault(5.2, FaultKind.CRASH, "controller", 9.0),
+        ),
+        nodes=4,
+        topics={"topic1": 4},
+        orders=False,
+    ),
+    # ZooKeeper is slow for the controller, so that it is often about to write, and goes away again and again.
+    "requests": dataclasses.replace(
+        plan(
+            1,
+            Fault(1.0, FaultKind.ZK_SLOW, "controller", 18.0),
+            *(Fault(2.0 + 1.5 * n, FaultKind.ZK_DOWN, "all", 0.05) for n in range(12)),
+        ),
+        orders=False,
+        grows=True,
+    ),
     # Processes die and start while ZooKeeper's answers to them are slow: the controller sees them before they know of it.
     "refused": dataclasses.replace(
         plan(
@@ -269,6 +292,8 @@ DIRECTED = {
     "acl-read": "tests/unit/coordination/test_acl_store.py",
     "decided": "tests/unit/kafka/test_uncommitted_decisions.py",
     "notice": "tests/unit/controller/test_isr_notices.py",
+    # The next transaction of the same producer ends the one that has no marker.
+    "vanished-markers": "tests/unit/kafka/test_partitions_gone.py",
     # Its clients have to reach a coordinator that its followers do not reach any more.
     "replaced": "tests/unit/kafka/test_replaced_coordinators.py",
     # A coordinator has to be replaced and be back while one append waits.

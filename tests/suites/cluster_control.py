@@ -16,6 +16,8 @@ With `--in-process` the nodes run in this process, and brokers are added one by 
     POST   /clusters/ID/brokers/N/start   -> {"listeners": {NAME: "HOST:PORT"}}; stop
     POST   /clusters/ID/settle            returns when all nodes have the same metadata
 
+With `--in-loop` the nodes of the first kind run in this process, too (docs/adr/0065); they cannot be killed.
+
 Settings have Kafka's names; those that a node of ours refuses are left out and named in "ignored". An error is status 400
 (what was asked) or 500 (what a node did), with {"error": text}.
 """
@@ -38,6 +40,7 @@ import structlog
 
 from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
+from tests.suites.cluster_in_loop import ClusterInLoop, Loop
 from tests.suites.kafka_settings import DEFAULTS, as_named, node_settings
 from tests.suites.loopback_clusters import LoopbackClusters
 
@@ -52,20 +55,26 @@ class BadQuestion(ValueError):
 class Clusters:
     """Those that were asked for, on one ZooKeeper, each below a chroot of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_in_loop: bool = False) -> None:
         self._directory = directory
         self._numbers = itertools.count(1)
-        self._clusters: dict[str, ProcessCluster] = {}
+        self._clusters: dict[str, ProcessCluster | ClusterInLoop] = {}
+        self._loop = Loop() if is_in_loop else None
         # No node: the server of ZooKeeper only.
         self._zookeeper = ProcessCluster(directory / "zookeeper", nodes=0)
 
     def start(self) -> None:
-        self._zookeeper.start()
+        if self._loop is None:
+            self._zookeeper.start()
+        else:
+            self._loop.start()
 
     def close(self) -> None:
         for name in list(self._clusters):
             self.remove(name)
         self._zookeeper.close()
+        if self._loop is not None:
+            self._loop.close()
 
     def create(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Raises BadQuestion, ProcessFailed."""
@@ -73,7 +82,7 @@ class Clusters:
         if not ids or ids != list(range(ids[0], ids[0] + len(ids))):
             raise BadQuestion(f"brokers: consecutive ids are needed, not {ids}")
         name = f"c{next(self._numbers)}"
-        directory = self._directory / name
+        directory, nodes, disks = self._directory / name, len(ids), int(question.get("disks", 1))
         security = _security(directory, question.get("security", "PLAINTEXT"), question.get("users", {}))
         found = node_settings(question.get("settings", {}), directory, defaults=_DEFAULTS)
         settings, ignored = found.taken | security, found.ignored
@@ -81,15 +90,17 @@ class Clusters:
             int(broker): node_settings(each, directory / f"settings-{broker}", defaults={})
             for broker, each in question.get("own_settings", {}).items()
         }
-        cluster = ProcessCluster(
-            directory,
-            nodes=len(ids),
-            first_id=ids[0],
-            settings=settings,
-            own_settings={broker: each.taken for broker, each in own.items()},
-            zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
-            log_dirs=int(question.get("disks", 1)),
-        )
+        taken = {broker: each.taken for broker, each in own.items()}
+        cluster: ProcessCluster | ClusterInLoop
+        if self._loop is None:
+            cluster = ProcessCluster(
+                directory, nodes=nodes, first_id=ids[0], settings=settings, own_settings=taken, log_dirs=disks,
+                zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
+            )  # fmt: skip
+        else:
+            cluster = ClusterInLoop(
+                self._loop, directory, nodes=nodes, first_id=ids[0], settings=settings, own_settings=taken, log_dirs=disks,
+            )  # fmt: skip
         try:
             cluster.start()
         except BaseException:
@@ -123,7 +134,7 @@ class Clusters:
         cluster.close()
         cluster.remove()
 
-    def _found(self, name: str) -> ProcessCluster:
+    def _found(self, name: str) -> ProcessCluster | ClusterInLoop:
         if name not in self._clusters:
             raise BadQuestion(f"there is no cluster {name}")
         return self._clusters[name]
@@ -220,7 +231,11 @@ def main() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     with tempfile.TemporaryDirectory(prefix="kafkalite-suites-", dir=os.environ.get("SUITES_DIRECTORY")) as directory:
-        clusters = LoopbackClusters(Path(directory)) if "--in-process" in sys.argv else Clusters(Path(directory))
+        clusters: Clusters | LoopbackClusters
+        if "--in-process" in sys.argv:
+            clusters = LoopbackClusters(Path(directory))
+        else:
+            clusters = Clusters(Path(directory), is_in_loop="--in-loop" in sys.argv)
         handler = type("_OwnHandler", (_Handler,), {"clusters": clusters})
         try:
             clusters.start()

@@ -234,6 +234,10 @@ _SERVICES = (
         "Apache Flink 2.1, connector 4.0.1",
         "A bounded source and the exactly-once sink with both ways to name transactions (INCREMENTING; POOLING, which asks ListTransactions); the job fails and goes on from a checkpoint several times, each node is killed with -9: 60,000 of 60,000 records once, no transaction stays open.",
     ),
+    (
+        "Spring Kafka 4.0 (Java client 4.1.1)",
+        "Listener containers with three threads that copy 20,000 records, a transaction for each batch; `group.protocol` classic and consumer. The listener fails at every thousandth record, so that transactions are aborted and read again; each node is killed with -9. Its `KafkaAdmin` creates the topic. A reader afterwards has each record once.",
+    ),
 )
 
 

@@ -25,15 +25,25 @@ UNLIMITED = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What the leader of a partition knows, which is later than what ZooKeeper, or a command, said. `has_resigned`: it does not act as
+    the leader any more."""
+
+    state: LeaderAndIsr
+    has_resigned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Repair:
     """Make the states agree with who is alive.
 
     `announce`: the list of brokers has changed; send it in any case. `bounced`: brokers that are alive, but have
-    restarted since the states were last looked at.
+    restarted since the states were last looked at. `claims`: of leaders that know a later state.
     """
 
     announce: bool = False
     bounced: frozenset[BrokerId] = frozenset()
+    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +276,7 @@ class IsrsChanged:
     """Leaders say that they have changed these ISRs in ZooKeeper (invariant F7)."""
 
     partitions: tuple[TopicPartition, ...]
+    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

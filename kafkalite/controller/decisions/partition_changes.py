@@ -76,7 +76,7 @@ def on_replicas_doubtful(state: ControllerState, event: ReplicasDoubtful) -> Dec
 def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
     """Read again what leaders say they have changed; `Repair` because the notice may cross a broker's death."""
     known = tuple(partition for partition in event.partitions if state.replicas(partition) is not None)
-    return state, [ReadStates(known, Repair())] if known else []
+    return state, [ReadStates(known, Repair(claims=event.claims))] if known else []
 
 
 def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:
@@ -125,6 +125,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         else:
             last = state.partitions.get(partition)
             base = None if last is None else vanished.put_back(last, found)
+            if base is None and isinstance(event.purpose, Repair):
+                base = vanished.claimed(event.purpose.claims.get(partition), found)
             if base is not None:
                 effects.append(Note("state.put_back", str(partition), f"written again: ISR {list(base.isr)}"))
                 found = base

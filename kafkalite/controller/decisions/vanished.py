@@ -3,7 +3,8 @@
 The controller has the last states in memory. If a topic comes back without its partitions' states, or if only a state
 vanishes, it writes the last known one again, in a new leader epoch. A first state would count every live replica as in
 sync, and its epoch would be lower than those in the logs. The controller also stores the last states for its successors.
-States that were put back before it has seen them go get a new leader epoch, too.
+States that were put back before it has seen them go get a new leader epoch, too. So do those that were put back before this controller
+read them first: only their leaders know that they are earlier ones, and say so.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection
 from kafkalite.controller.decisions import elections
 from kafkalite.controller.decisions.effects import Decision, DropVanished, Effect, KeepVanished
 from kafkalite.controller.decisions.eligible import KnownReplicas, carried, without_doubtful
+from kafkalite.controller.decisions.events import Claim
 from kafkalite.controller.decisions.state import ControllerState, Vanished
 from kafkalite.model import NO_LEADER, NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
 
@@ -82,6 +84,15 @@ def put_back(known: LeaderAndIsr, found: LeaderAndIsr) -> LeaderAndIsr | None:
         return found
     elr = tuple(each for each in found.elr if each in known.elr)
     return dataclasses.replace(found, isr=isr, elr=elr)
+
+
+def claimed(claim: Claim | None, found: LeaderAndIsr) -> LeaderAndIsr | None:
+    """What to go on with if the leader knows a later state than the znode, which was put back before this controller read it first, or
+    has resigned though the znode names it; None: neither is so."""
+    if claim is None:
+        return None
+    is_same = (found.leader, found.leader_epoch) == (claim.state.leader, claim.state.leader_epoch)
+    return put_back(claim.state, found) or (found if claim.has_resigned and is_same else None)
 
 
 def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr, *, min_insync: int) -> LeaderAndIsr:

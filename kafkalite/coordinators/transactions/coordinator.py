@@ -23,7 +23,15 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_PRODUCER_ID, TRANSACTION_TOPIC, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.model import (
+    NO_PRODUCER_ID,
+    NO_TOPIC_ID,
+    TRANSACTION_TOPIC,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicPartition,
+)
 from kafkalite.protocol.errors import WireError
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
@@ -268,7 +276,7 @@ class TransactionCoordinator:
             if self.log.ready_state(partition.index) is not partition:
                 return  # the next coordinator goes on
             known = self._services.metadata(sorted({each.topic for each in remaining}))
-            targets = marker_targets(known, remaining, missing_since, clock.monotonic())
+            targets = marker_targets(known, remaining, missing_since, clock.monotonic(), is_deleted=self._is_deleted)
             if targets.gone:
                 remaining -= set(targets.gone)
                 gone = [str(each) for each in targets.gone]
@@ -283,6 +291,9 @@ class TransactionCoordinator:
             if remaining:
                 await asyncio.sleep(_RETRY_S)
         await self._write_complete(partition, entry, prepared)
+
+    def _is_deleted(self, topic: str) -> bool:
+        return self._services.is_deleted(topic, NO_TOPIC_ID)
 
     async def _send_all(self, targets: MarkerTargets, prepared: Transaction, epoch: LeaderEpoch) -> list[Errors | None]:
         """Each leader's outcome. All are asked at once: a leader that does not answer must not block the readers of the others."""

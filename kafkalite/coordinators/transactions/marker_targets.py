@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
@@ -11,6 +11,9 @@ from kafkalite.rpc.messages.control import Broker
 
 #: A partition that is missing from the metadata for this long was deleted: its marker is dropped.
 GONE_AFTER_S = 10.0
+#: ... and if this node has not heard that its topic was deleted: the topic may have vanished by mistake and come back with all its
+#: records (ADR 19). One without the marker would hold up its readers for ever.
+VANISHED_AFTER_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ def marker_targets(
     remaining: Collection[TopicPartition],
     missing_since: dict[TopicPartition, float],
     now: float,
+    *,
+    is_deleted: Callable[[str], bool] = lambda _: True,
 ) -> MarkerTargets:
     """Group `remaining` by leader.
 
@@ -35,8 +40,10 @@ def marker_targets(
     Args:
         missing_since: when each missing partition was first missed (seconds); updated.
         now: seconds that never go back.
+        is_deleted: whether this node has heard that a topic was deleted.
     """
     brokers = {broker.broker_id: broker for broker in known.brokers}
+    known_topics = {topic.topic for topic in known.topics if not topic.error}
     leaders = {
         TopicPartition(topic.topic, entry.partition): entry.leader
         for topic in known.topics
@@ -51,8 +58,11 @@ def marker_targets(
             missing_since.pop(partition, None)
             if leader in brokers:
                 groups.setdefault(leader, []).append(partition)
-        elif now - missing_since.setdefault(partition, now) > GONE_AFTER_S:
-            gone.append(partition)
+        else:
+            is_sure = partition.topic in known_topics or is_deleted(partition.topic)
+            patience_s = GONE_AFTER_S if is_sure else VANISHED_AFTER_S
+            if now - missing_since.setdefault(partition, now) > patience_s:
+                gone.append(partition)
     return MarkerTargets(
         tuple((brokers[leader], tuple(theirs)) for leader, theirs in sorted(groups.items())), tuple(gone)
     )

@@ -126,6 +126,8 @@ class ProposalOutcome(Enum):
     RETRY = "retry"
     #: Somebody else leads, or the partition is gone: stop acting as its leader.
     RESIGN = "resign"
+    #: The znode is an earlier one that was put back, or another topic's: stop acting as its leader, and say so. No command need come.
+    PUT_BACK = "put back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +179,14 @@ def outcome_of(proposal: Proposal, current: LeaderAndIsr | None) -> ProposalOutc
     could be applied later, and the high watermark would have passed a member of the ISR. Writing the same again
     settles it: it is applied once, or the version differs.
     """
-    if current is None or current.leader_epoch != proposal.leader_epoch or current.leader != proposal.leader:
+    if current is None:
+        return ProposalOutcome.RESIGN
+    if current.leader_epoch < proposal.leader_epoch:
+        return ProposalOutcome.PUT_BACK
+    if current.leader_epoch > proposal.leader_epoch or current.leader != proposal.leader:
         return ProposalOutcome.RESIGN
     if current.partition_epoch == proposal.partition_epoch:
         return ProposalOutcome.RETRY
-    if current.partition_epoch < proposal.partition_epoch:  # another znode: the topic was deleted and made again
-        return ProposalOutcome.RESIGN
+    if current.partition_epoch < proposal.partition_epoch:
+        return ProposalOutcome.PUT_BACK
     return ProposalOutcome.ADOPT

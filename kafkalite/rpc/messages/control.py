@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     ELR_FEATURE,
+    NO_TOPIC_ID,
     PROTOCOLS,
     TRANSACTION_FEATURE,
     BrokerEpoch,
@@ -197,6 +198,12 @@ class IsrChange:
     partition_epoch: PartitionEpoch
     #: The partition is read-only, and nothing is left in it.
     is_drained: bool = False
+    #: With `is_ahead`: of which topic this is.
+    topic_id: TopicId = NO_TOPIC_ID
+    #: ZooKeeper, or a command, has an earlier state than this one, which the leader knows.
+    is_ahead: bool = False
+    #: ... and the sender does not act as the leader any more.
+    has_resigned: bool = False
 
 
 @kind(16)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from kafkalite.coordination.verbs import (
 )
 from kafkalite.coordination.watches import EventType, WatchKind, WatchTable
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.testing.simulated.zookeeper_server import SimServer
 from kafkalite.testing.simulated.zookeeper_wire import Direction, Read, Request, ZooKeeperWrite
 
 if TYPE_CHECKING:
@@ -146,8 +148,8 @@ class SimCoordinator:
         loop = asyncio.get_running_loop()
         self._link = link
         self._sent_connect_at = loop.time()
-        session_id, timeout_s, server = self._session_id, self._timeout_s, self._server
-        server.send_up(link, lambda: server.connect_session(link, session_id, timeout_s))
+        session_id, timeout_s, seen, server = self._session_id, self._timeout_s, self._seen_zxid, self._server
+        server.send_up(link, lambda: server.connect_session(link, session_id, timeout_s, seen))
         patience = min(_HANDSHAKE_S, self._timeout_s / 3)
         self._timer = loop.call_later(patience, self._handshake_failed, link)
 
@@ -336,14 +338,20 @@ class SimCoordinator:
 
 @dataclass(eq=False, slots=True)
 class ZooKeeperLink:
-    """A connection between one client and the server."""
+    """A connection between one client and a server."""
 
     client: SimCoordinator
     context: contextvars.Context
+    server: SimServer[ZooKeeperLink]
     session: ZooKeeperSession | None = None
     closed: bool = False
     up: Direction = field(default_factory=Direction)
     down: Direction = field(default_factory=Direction)
+    #: Answers that its server gives only when it has applied something, and those that it has given.
+    deferred: int = 0
+    answered: int = 0
+    #: Reads that wait, each until that number of deferred answers is given.
+    later: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
 
 
 @dataclass(eq=False, slots=True)

@@ -22,7 +22,6 @@ from kafkalite.coordination.coordinator import (
     Create,
     Delete,
     MultiFailedError,
-    NoNodeError,
     Op,
     OpResult,
     Stat,
@@ -30,12 +29,12 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.paths import split_connect_string
 from kafkalite.coordination.watches import EventType, WatchKind
 from kafkalite.testing.simulated.coordinator import SimCoordinator, ZooKeeperLink, ZooKeeperSession
+from kafkalite.testing.simulated.zookeeper_server import Change, ServerBehind, SimServer
 from kafkalite.testing.simulated.zookeeper_tree import Event, ZnodeTree
 from kafkalite.testing.simulated.zookeeper_wire import (
     Direction,
     Read,
     Request,
-    ZooKeeperWrite,
 )
 
 
@@ -69,7 +68,9 @@ class SimZooKeeper:
         self.rng = rng
         self.min_latency_s = min_latency_s
         self.max_latency_s = max_latency_s
-        self.tree = ZnodeTree()
+        self._present: SimServer[ZooKeeperLink] = SimServer(ZnodeTree(), self._send_event)
+        #: Host -> the server that it uses, which is behind.
+        self._behind: dict[str, ServerBehind[ZooKeeperLink]] = {}
         #: Decides the fate of every request (host, request); None serves all.
         self.decide_fate: Callable[[str, Request], Fate] | None = None
         #: Called with every committed transaction: (zxid, host, operations). For checkers.
@@ -78,13 +79,22 @@ class SimZooKeeper:
         self._context = contextvars.copy_context()
         self._sessions: dict[int, ZooKeeperSession] = {}
         self._links: dict[ZooKeeperLink, None] = {}
-        self._data_watches: dict[str, dict[ZooKeeperLink, None]] = {}
-        self._child_watches: dict[str, dict[ZooKeeperLink, None]] = {}
         self._blocked: dict[str, None] = {}
         self._latencies: dict[str, tuple[float, float]] = {}
         self._lose: dict[str, list[Fate]] = {}
         self._up = True
         self._next_session = 0x1000_0000_0000
+
+    @property
+    def tree(self) -> ZnodeTree:
+        """All that is committed."""
+        return self._present.tree
+
+    @tree.setter
+    def tree(self, tree: ZnodeTree) -> None:
+        for host in list(self._behind):
+            self.lag(host, None)
+        self._present.tree = tree
 
     # --- how a node connects ---------------------------------------------------------------------------------
 
@@ -134,6 +144,25 @@ class SimZooKeeper:
         else:
             self._latencies[host] = latency_s
 
+    def lag(self, host: str, behind_s: float | None) -> None:
+        """The server that the host is connected to is behind by this number of seconds from now on; None: it has caught up.
+
+        A later connection of the host may get another server, which is not.
+        """
+        server = self._behind.pop(host, None)
+        if server is not None:
+            server.catch_up()
+        links = [link for link in self._links if link.client.host == host]
+        for link in links:
+            if link.server is server and server is not None:
+                server.hand_over(link, self._present)
+                link.server = self._present
+        if behind_s is not None:
+            server = self._behind[host] = ServerBehind(self.tree, self._send_event, behind_s, self._context)
+            for link in links:
+                self._present.hand_over(link, server)
+                link.server = server
+
     def block(self, host: str) -> None:
         """Nothing passes between host and server, silently; what is under way waits (TCP sends again)."""
         self._blocked[host] = None
@@ -154,6 +183,8 @@ class SimZooKeeper:
         self._up = False
         for link in list(self._links):
             self._drop(link)
+        for server in self._behind.values():
+            server.catch_up()
 
     def start(self) -> None:
         """The service is back; every session gets its full timeout again, as ZooKeeper's new leader grants it."""
@@ -186,7 +217,7 @@ class SimZooKeeper:
 
     def watch_count(self) -> int:
         """Armed watches at the server."""
-        return sum(map(len, self._data_watches.values())) + sum(map(len, self._child_watches.values()))
+        return sum(each.watch_count() for each in (self._present, *self._behind.values()))
 
     # --- messages --------------------------------------------------------------------------------------------
 
@@ -236,11 +267,7 @@ class SimZooKeeper:
         self._links.pop(link, None)
         if link.session is not None and link.session.link is link:
             link.session.link = None
-        for watches in (self._data_watches, self._child_watches):
-            for path in [path for path, links in watches.items() if link in links]:
-                del watches[path][link]
-                if not watches[path]:
-                    del watches[path]
+        link.server.forget(link)
 
     # --- sessions --------------------------------------------------------------------------------------------
 
@@ -248,24 +275,34 @@ class SimZooKeeper:
         """A new connection; None if it is refused at once (the service is down)."""
         if not self._up:
             return None
-        link = ZooKeeperLink(client, client.context)
+        server: SimServer[ZooKeeperLink] | None = self._behind.get(client.host)
+        if server is not None and self.rng.random() < 0.5:
+            server = None
+        link = ZooKeeperLink(client, client.context, server or self._present)
         self._links[link] = None
         return link
 
-    def connect_session(self, link: ZooKeeperLink, session_id: int, timeout_s: float) -> None:
-        """ConnectRequest: a new session (id 0) or the old one again; one that is gone is answered with None."""
+    def connect_session(self, link: ZooKeeperLink, session_id: int, timeout_s: float, seen_zxid: int) -> None:
+        """ConnectRequest: a new session (id 0) or the old one again; one that is gone is answered with None.
+
+        A server that is behind what the client has seen refuses it.
+        """
         loop = asyncio.get_running_loop()
         if session_id == 0:
             self._next_session += 1
             session = ZooKeeperSession(self._next_session, link.client.host, timeout_s, loop.time() + timeout_s)
             self._sessions[session.session_id] = session
-            self.tree.zxid += 1
+            _open_session(self.tree)
+            self._replicate(_open_session)
             self._arm_expiry(session)
         else:
             known = self._sessions.get(session_id)
             if known is None:
                 client = link.client
                 self._send_down(link, lambda: client.session_refused(link))
+                return
+            if link.server.tree.zxid < seen_zxid:
+                self._drop(link)
                 return
             session = known
             if session.link is not None:
@@ -274,7 +311,14 @@ class SimZooKeeper:
         session.expires_at = loop.time() + session.timeout_s
         link.session = session
         client, opened = link.client, session.session_id
-        self._send_down(link, lambda: client.session_granted(link, opened))
+
+        def granted() -> None:
+            self._send_down(link, lambda: client.session_granted(link, opened))
+
+        if session_id == 0:
+            link.server.when_applied(granted)
+        else:
+            granted()
 
     def _arm_expiry(self, session: ZooKeeperSession) -> None:
         loop = asyncio.get_running_loop()
@@ -305,7 +349,8 @@ class SimZooKeeper:
         events = self.tree.end_session(session.session_id)
         if self.on_commit is not None and ephemerals:
             self.on_commit(self.tree.zxid, session.host, ephemerals)
-        self._fire(events)
+        self._present.fire(events)
+        self._replicate(lambda tree: tree.end_session(session.session_id))
         if session.link is not None:
             self._drop(session.link)
 
@@ -317,6 +362,12 @@ class SimZooKeeper:
         if session is None:
             return
         session.expires_at = asyncio.get_running_loop().time() + session.timeout_s
+        if isinstance(request, Read) and request.verb != "sync" and link.deferred > link.answered:
+            link.later.append((link.deferred, lambda: self._serve_now(link, session, xid, request)))
+        else:
+            self._serve_now(link, session, xid, request)
+
+    def _serve_now(self, link: ZooKeeperLink, session: ZooKeeperSession, xid: int, request: Request) -> None:
         fate = self._fate(link.client.host, request)
         if fate is Fate.LOSE_REQUEST:
             self._drop(link)
@@ -328,10 +379,26 @@ class SimZooKeeper:
         if fate is Fate.LOSE_REPLY:
             self._drop(link)
             return
-        zxid, client = self.tree.zxid, link.client
-        self._send_down(link, lambda: client.replied(link, xid, zxid, result))
-        if request == Read("close"):
-            self._end(session)
+
+        def answer() -> None:
+            if link.closed:
+                return
+            zxid, client = link.server.tree.zxid, link.client
+            self._send_down(link, lambda: client.replied(link, xid, zxid, result))
+            if request == Read("close"):
+                self._end(session)
+
+        def answer_late() -> None:
+            answer()
+            link.answered += 1
+            while link.later and link.later[0][0] <= link.answered and not link.closed:
+                link.later.popleft()[1]()
+
+        if link.server.is_present or (isinstance(request, Read) and request.verb != "sync"):
+            answer()
+        else:
+            link.deferred += 1
+            link.server.when_applied(answer_late)
 
     def _fate(self, host: str, request: Request) -> Fate:
         if isinstance(request, Read) and request.verb == "ping":
@@ -341,70 +408,41 @@ class SimZooKeeper:
         return Fate.SERVE if self.decide_fate is None else self.decide_fate(host, request)
 
     def _perform(self, link: ZooKeeperLink, session: ZooKeeperSession, request: Request) -> Any:
-        match request:
-            case ZooKeeperWrite(ops, single):
-                if not single:
-                    return self._commit(ops, session.session_id, session.host)
-                try:
-                    results = self._commit(ops, session.session_id, session.host)
-                except MultiFailedError as failed:
-                    raise failed.error from None
-                path = results[0] if isinstance(ops[0], Create) else ops[0].path
-                found = self.tree.get(str(path))
-                return path, (None if found is None else found[1])
-            case Read("get", path, watch):
-                found = self.tree.get(path)
-                if found is None:
-                    raise NoNodeError(path)
-                self._watch(self._data_watches, path, link, armed=watch)
-                return found
-            case Read("exists", path, watch):
-                self._watch(self._data_watches, path, link, armed=watch)
-                found = self.tree.get(path)
-                return None if found is None else found[1]
-            case Read("children", path, watch):
-                found, names = self.tree.get(path), self.tree.children(path)
-                if found is None:
-                    raise NoNodeError(path)
-                self._watch(self._child_watches, path, link, armed=watch)
-                return names, found[1]
-            case _:
-                return None
-
-    def _watch(
-        self, watches: dict[str, dict[ZooKeeperLink, None]], path: str, link: ZooKeeperLink, *, armed: bool
-    ) -> None:
-        if armed:
-            watches.setdefault(path, {})[link] = None
+        if isinstance(request, Read):
+            return link.server.read(link, request)
+        ops = request.ops
+        if not request.single:
+            return self._commit(ops, session.session_id, session.host)
+        try:
+            results = self._commit(ops, session.session_id, session.host)
+        except MultiFailedError as failed:
+            raise failed.error from None
+        path = results[0] if isinstance(ops[0], Create) else ops[0].path
+        found = self.tree.get(str(path))
+        return path, (None if found is None else found[1])
 
     def _commit(self, ops: tuple[Op, ...], session_id: int, host: str) -> list[OpResult]:
         now_ms = int(asyncio.get_running_loop().time() * 1000) if self._wall_ms is None else self._wall_ms()
         results, events = self.tree.commit(ops, session_id, now_ms)
         if self.on_commit is not None:
             self.on_commit(self.tree.zxid, host, ops)
-        self._fire(events)
+        self._present.fire(events)
+        self._replicate(lambda tree: tree.commit(ops, session_id, now_ms)[1])
         return results
 
-    def _fire(self, events: Sequence[Event]) -> None:
-        for event, path in events:
-            to_notify: dict[ZooKeeperLink, None] = {}
-            if event is not EventType.CHILDREN_CHANGED:
-                to_notify |= self._data_watches.pop(path, {})
-            if event in (EventType.CHILDREN_CHANGED, EventType.DELETED):
-                to_notify |= self._child_watches.pop(path, {})
-            for link in to_notify:
-                self._send_event(link, event, path)
+    def _replicate(self, change: Change) -> None:
+        for server in self._behind.values():
+            server.follow(change)
 
     def _send_event(self, link: ZooKeeperLink, event: EventType, path: str) -> None:
-        zxid, client = self.tree.zxid, link.client
+        zxid, client = link.server.tree.zxid, link.client
         self._send_down(link, lambda: client.notified(link, zxid, event, path))
 
     def set_watches(self, link: ZooKeeperLink, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
-        """SetWatches: notify at once of what was missed, arm the others."""
-        for kind, path in watches:
-            event = self.tree.missed(kind, path, seen_zxid)
-            if event is not None:
-                self._send_event(link, event, path)
-            else:
-                by_path = self._child_watches if kind is WatchKind.CHILD else self._data_watches
-                by_path.setdefault(path, {})[link] = None
+        """SetWatches arrives."""
+        link.server.set_watches(link, seen_zxid, watches)
+
+
+def _open_session(tree: ZnodeTree) -> Sequence[Event]:
+    tree.zxid += 1
+    return ()

@@ -6,6 +6,7 @@ every child ever created, ephemerals without children, transactions that are all
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
@@ -56,6 +57,16 @@ class ZnodeTree:
         #: session id -> its ephemerals, in the order of creation
         self._ephemerals: dict[int, dict[str, None]] = {}
         self.zxid = 0
+
+    def copy(self) -> ZnodeTree:
+        """The same znodes, apart from these."""
+        made = ZnodeTree()
+        made.zxid = self.zxid
+        made._nodes = {
+            path: dataclasses.replace(node, children=dict(node.children)) for path, node in self._nodes.items()
+        }
+        made._ephemerals = {session: dict(owned) for session, owned in self._ephemerals.items()}
+        return made
 
     def get(self, path: str) -> tuple[bytes, Stat] | None:
         """Data and stat, None if there is no such znode."""

@@ -81,6 +81,7 @@ class FaultInjector:
             world.host(name).disk.make_room()
             world.zookeeper.unblock(name)
             world.zookeeper.slow(name, None)
+            world.zookeeper.lag(name, None)
             world.power_on(name)
             world.resume(name)
             self._simulation.start_node(name)

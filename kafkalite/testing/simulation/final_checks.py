@@ -14,6 +14,7 @@ from kafkalite.testing.simulation.checkers.internal_logs import surplus, unprune
 from kafkalite.testing.simulation.checkers.producers import check_producers
 from kafkalite.testing.simulation.plan import KEYED, LEDGER, LETTERS, TRIMMED, FaultKind
 from kafkalite.testing.simulation.topics import compacted
+from kafkalite.testing.simulation.workloads import growing
 from kafkalite.testing.simulation.workloads.clients import record_name
 from kafkalite.testing.simulation.workloads.internal_topics import SEGMENT_BYTES
 from kafkalite.testing.simulation.workloads.operator import CHURN
@@ -80,7 +81,7 @@ class FinalChecks:
 
     def not_converged(self) -> str | None:
         """What is not as it should be in a cluster without faults."""
-        if (late := self.not_ready()) is not None:
+        if (late := self.not_ready() or growing.standing(self._simulation)) is not None:
             return late
         views: dict[tuple[str, int], list[ReplicaView]] = {}
         for view in self._simulation.views():

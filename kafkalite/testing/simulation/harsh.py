@@ -51,6 +51,7 @@ def draw_harsh(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
             target = "all" if kind in _OF_ALL else source.choice([*names, *_ROLES])
             for_s = source.choice((0.05, 0.5, 1.2, 2.5)) * session_ms / 1000 * source.uniform(0.5, 1.5)
             faults.append(Fault(round(at_s + source.uniform(0, 1.0), 3), kind, target, round(for_s, 3)))
+    faults += _draw_lags(seed, names, time_s, session_ms / 1000)
     if only is not None:
         faults = [fault for fault in faults if fault.kind in only]
     return dataclasses.replace(
@@ -65,5 +66,17 @@ def draw_harsh(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         shares=source.choice((0, 2)),
         rolls=source.random() < 0.7,
         recreates=recreates,
+        grows=random.Random(f"{seed}/grows").random() < 0.25,
         orders=plan.orders or source.random() < 0.5,
     )
+
+
+def _draw_lags(seed: int, names: list[str], time_s: float, session_s: float) -> list[Fault]:
+    """From a source of their own: seeds from before there were any stay what they were, apart from these."""
+    source = random.Random(f"{seed}/lags")
+    faults = []
+    for _ in range(source.choice((0, 0, 2, 4, 8))):
+        for_s = session_s * source.choice((1.0, 3.0, 8.0)) * source.uniform(0.5, 1.5)
+        target = source.choice([*names, *_ROLES])
+        faults.append(Fault(round(source.uniform(0.5, time_s), 3), FaultKind.ZK_LAG, target, round(for_s, 3)))
+    return faults

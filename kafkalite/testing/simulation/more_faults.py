@@ -28,11 +28,13 @@ Undo = Callable[[], None]
 MORE = frozenset(
     {
         FaultKind.POWER_ONE, FaultKind.SETTINGS, FaultKind.FILE, FaultKind.MOVES, FaultKind.VANISH, FaultKind.ZK_AWAY,
-        FaultKind.LATE, FaultKind.FULL,
+        FaultKind.LATE, FaultKind.FULL, FaultKind.ZK_LAG,
     }
 )  # fmt: skip
 #: The delay of one way from a client to a node.
 _LATE = Link(latency_min_ns=1_000_000_000, latency_max_ns=9_000_000_000)
+#: Of the session timeout. A node leaves a server that does not answer for two thirds of it.
+_LAGS = (0.05, 0.2, 0.4, 0.6, 0.8)
 _FILE_ERRORS = (errno.EIO, errno.ENOENT, errno.EMFILE, errno.ENOMEM)
 #: (setting, value) of ordinary topics; none that takes a promise back that the checkers count on.
 _SETTINGS = (
@@ -88,6 +90,8 @@ class MoreFaults:
                     return None
                 self._world.zookeeper.stop()
                 return self._world.zookeeper.start
+            case FaultKind.ZK_LAG:
+                return self._lag(number, name)
             case FaultKind.FULL:
                 disk = self._world.host(name).disk
                 disk.fill(number % 4_000)
@@ -272,6 +276,11 @@ class MoreFaults:
         saved = self._vanished.pop(topic, None)
         if saved is not None and self._world.zookeeper.peek(f"/brokers/topics/{topic}") is None:
             self._world.zookeeper.poke(*(Create(path, data) for path, data in sorted(saved)))
+
+    def _lag(self, number: int, name: str) -> Undo:
+        session_s = int(self._simulation.plan.settings["zookeeper.session.timeout.ms"]) / 1000
+        self._world.zookeeper.lag(name, session_s * _LAGS[number % len(_LAGS)])
+        return partial(self._world.zookeeper.lag, name, None)
 
     def _late(self, name: str) -> Undo:
         clients = [each for each in self._world.hosts if each not in self._simulation.nodes]

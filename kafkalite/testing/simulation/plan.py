@@ -27,6 +27,9 @@ class FaultKind(Enum):
     SLOW = "slow"  # its links are slow
     ZK_BLOCK = "zk_block"  # cut off from ZooKeeper only
     ZK_SLOW = "zk_slow"  # its messages to and from ZooKeeper are slow, its session lives on
+    ZK_LAG = (
+        "zk_lag"  # its ZooKeeper server is behind: it reads the past and hears of changes late. Drawn by harsh plans
+    )
     ZK_EXPIRE = "zk_expire"  # its session ends at the server now
     ZK_LOSE_REPLY = "zk_lose_reply"  # its next write is applied but not answered
     ZK_DOWN = "zk_down"  # the whole ZooKeeper service, for everybody
@@ -123,6 +126,8 @@ class Plan:
     alters: bool = False
     #: Whether there is a topic that is deleted and created again (workloads.recreated).
     recreates: bool = False
+    #: Whether there is a topic that gets partitions (workloads.growing).
+    grows: bool = False
     #: Whether the segments of the internal topics are small (workloads.internal_topics).
     rolls: bool = False
     #: Nodes and consumers have racks: consumers read from followers (KIP-392).
@@ -178,6 +183,7 @@ class Plan:
                 + (f"; {self.streams} of a streams group" if self.streams else "")
                 + (f"; {self.wide} with many partitions" if self.wide else "")
                 + ("; settings are changed at the same time" if self.alters else "")
+                + ("; a topic grows" if self.grows else "")
                 + ("; internal topics roll" if self.rolls else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
                 + (f"; records of {TRIMMED} are deleted" if self.trims else "")

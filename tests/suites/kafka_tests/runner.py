@@ -68,6 +68,8 @@ class Suite(NamedTuple):
     ours: str = "java"
     #: Of JUnit.
     flags: Sequence[str] = ()
+    #: Nodes run in the control server's process (ADR 65).
+    is_in_loop: bool = False
 
     @property
     def file(self) -> str:
@@ -140,7 +142,8 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
     is_core = suite.ours == "core"
     mockito = f"-javaagent:{found / f'mockito-core-{_MOCKITO}.jar'}"
     agents = [mockito, f"-javaagent:{ours / 'agent.jar'}"] if is_core else []
-    async with _control(directory, name, *(["--in-process"] if is_core else [])) as port:
+    where = ["--in-process"] if is_core else ["--in-loop"] if suite.is_in_loop else []
+    async with _control(directory, name, *where) as port:
         classes = _classes(suite, found, wanted)
         for first in range(0, len(classes), _IN_ONE_JVM):
             some = classes[first : first + _IN_ONE_JVM]

@@ -40,8 +40,14 @@ _FOUND = ("--config=junit.jupiter.extensions.autodetection.enabled=true",)
 
 def _with_clusters(jar: str, package: str, left_out: Mapping[str, str]) -> Suite:
     """Of a jar whose tests have @ClusterTest."""
-    tests = ("kafka-clients-integration-tests", "kafka-tools", "kafka-server")
-    return Suite(jar, package, "clients-tools", tests, ("kafka-streams",), left_out, flags=_FOUND)
+    tests = (
+        "kafka-clients-integration-tests",
+        "kafka-streams-integration-tests",
+        "kafka-tools",
+        "kafka-server",
+        "kafka_2.13",
+    )
+    return Suite(jar, package, "clients-tools", tests, ("kafka-streams",), left_out, flags=_FOUND, is_in_loop=True)
 
 
 _KRAFT = "about metadata.version, which a cluster without KRaft does not have"
@@ -54,6 +60,11 @@ _CLIENTS_LEFT_OUT = {
     "MetadataVersionIntegrationTest": _KRAFT,
     "MetricsDuringTopicCreationDeletionTest": "reads the metrics in the broker's own JVM",
     "SocketServerMemoryPoolTest": "reads the network threads' memory pool in the broker's own JVM",
+}
+
+_TOOLS_LEFT_OUT = {
+    "AuthorizerIntegrationTest": "built on KafkaServerTestHarness, whose brokers are made by kafka-core's agent only",
+    "SaslClientsWithInvalidCredentialsTest": "built on SaslSetup of kafka_2.13, which kafka-core's agent runs",
 }
 
 #: By the name of the suite.
@@ -71,6 +82,6 @@ ALL: Mapping[str, Suite] = {
         flags=_FOUND,
     ),
     "kafka-clients": _with_clusters("kafka-clients-integration-tests", "org.apache.kafka", _CLIENTS_LEFT_OUT),
-    "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", {}),
+    "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", _TOOLS_LEFT_OUT),
     "mirror": _suite("connect-mirror", "connect.mirror.integration"),
 }

@@ -10,6 +10,8 @@ from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest, LeaderAndIsrRequest
+from kafkalite.testing.simulated.zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper_wire import Read, Request
 from tests.support.waiting import until
 from tests.unit.controller.cluster import Cluster, running
 
@@ -139,3 +141,26 @@ async def test_another_throttle_of_a_move_under_way_is_commanded_at_once(cluster
     command = broker.of(LeaderAndIsrRequest)[sent]
     assert isinstance(command, LeaderAndIsrRequest)
     assert [(entry.leader_epoch, entry.throttle) for entry in command.partitions] == [(1, 2000)]
+
+
+@pytest.mark.checklist("C19")
+async def test_a_topic_that_is_made_while_a_request_is_read_is_known(cluster: Cluster) -> None:
+    """Its server may hear of both at once: the request is no request for a topic that nobody knows."""
+    await running(cluster)
+    armed = [True]
+
+    def see(host: str, request: Request) -> Fate:
+        is_look = isinstance(request, Read) and (request.verb, request.path) == ("exists", paths.DELETE_TOPICS)
+        if host == "controller-1" and is_look and armed:
+            armed.clear()
+            cluster.create_topic("t", {0: (1, 2, 3)})
+            cluster.zookeeper.poke(SetData(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
+        return Fate.SERVE
+
+    cluster.zookeeper.decide_fate = see
+    data = admin_znodes.encode_delete_topics(["nobody-has-it"])
+    if cluster.zookeeper.peek(paths.DELETE_TOPICS) is None:
+        cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, data))
+    else:
+        cluster.zookeeper.poke(SetData(paths.DELETE_TOPICS, data))
+    await until(lambda: not armed and cluster.zookeeper.peek(paths.topic("t")) is None)

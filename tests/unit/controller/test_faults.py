@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from kafkalite.controller import event_loop
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
-from kafkalite.coordination import paths, topic_znodes
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
     CoordinatorError,
@@ -29,6 +30,7 @@ from kafkalite.model import (
 )
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest, LeaderAndIsrRequest
 from kafkalite.testing.simulated.zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper_wire import Request, ZooKeeperWrite
 from tests.support.waiting import until
 from tests.unit.controller.cluster import Cluster, running
 
@@ -291,3 +293,31 @@ async def test_a_znode_that_the_controller_may_not_write_stops_nothing_else(clus
     await until(lambda: cluster.leader_and_isr("u") is not None)
     assert 1 <= refused <= 10
     assert cluster.leader_and_isr("closed") is None
+
+
+@pytest.mark.checklist("C20")
+@pytest.mark.parametrize("fate", list(Fate))
+async def test_a_request_for_a_partition_survives_a_lost_connection(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, fate: Fate
+) -> None:
+    """The write of the topic's znode was not sent, or not answered: the request stands, and fires no watch again."""
+    monkeypatch.setattr(event_loop, "TICK_S", 0.05)
+    monkeypatch.setattr(event_loop, "TICKS_PER_FULL_READ", 2**40)
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: T0 in cluster.brokers[3].roles)
+    lost = [fate]
+
+    def see(host: str, request: Request) -> Fate:
+        ops = request.ops if host == "controller-1" and isinstance(request, ZooKeeperWrite) else ()
+        is_it = any(isinstance(op, SetData) and op.path == paths.topic("t") for op in ops)
+        return lost.pop() if is_it and lost else Fate.SERVE
+
+    cluster.zookeeper.decide_fate = see
+    added = TopicPartition("t", 1)
+    if cluster.zookeeper.peek(paths.partitions_add("t")) is None:
+        cluster.zookeeper.poke(Create(paths.partitions_add("t")))
+    replicas = tuple(map(BrokerId, (1, 2, 3)))
+    cluster.zookeeper.poke(Create(paths.partition_add(added), admin_znodes.encode_partition_add(replicas)))
+    await until(lambda: added in cluster.brokers[3].roles and not lost)
+    assert cluster.zookeeper.peek(paths.partition_add(added)) is None

@@ -10,7 +10,7 @@ from kafkalite.controller import event_loop, isr_notices
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Delete
 from kafkalite.errors import ErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from kafkalite.testing.simulation.plants import PLANTS
 from tests.support.waiting import until
@@ -92,3 +92,47 @@ async def test_ticks_come_while_there_is_work(cluster: Cluster, monkeypatch: pyt
         while controller.stats.events["Ticked"] < ticks + 3:
             controller.settings_changed()
             await asyncio.sleep(0.001)
+
+
+@pytest.mark.checklist("F18")
+@pytest.mark.parametrize(
+    ("known", "has_resigned", "topic_id", "then"),
+    [
+        ((0, 3, (1, 2)), False, "id-t", (1, (1, 2), 1)),  # the ISR was smaller than in the znode that was put back
+        ((4, 0, (1, 2)), False, "id-t", (1, (1, 2), 5)),  # from an earlier leader epoch
+        ((4, 0, (1, 2)), True, "id-t", (1, (1, 2), 5)),
+        ((0, 0, (1, 2, 3)), True, "id-t", (1, (1, 2, 3), 1)),  # it was shown the past, and does not lead any more
+        ((0, 0, (1, 2, 3)), False, "id-t", (1, (1, 2, 3), 0)),
+        ((4, 7, (1,)), True, "id-of-another", (1, (1, 2, 3), 0)),  # of the topic that had this name
+        ((4, 7, (1,)), True, "", (1, (1, 2, 3), 0)),
+    ],
+)
+async def test_a_leader_that_knows_a_later_state_than_the_znode_leads_in_a_new_epoch(
+    cluster: Cluster,
+    *,
+    known: tuple[int, int, tuple[int, ...]],
+    has_resigned: bool,
+    topic_id: str,
+    then: tuple[int, tuple[int, ...], int],
+) -> None:
+    """The znode was put back before this controller was elected: it has nothing to compare it with."""
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: told(cluster) == {(1, 2, 3)})
+    change = IsrChange(
+        "t",
+        0,
+        LeaderEpoch(known[0]),
+        tuple(map(BrokerId, known[2])),
+        PartitionEpoch(known[1]),
+        topic_id=TopicId(topic_id),
+        is_ahead=True,
+        has_resigned=has_resigned,
+    )
+    broker = cluster.brokers[1]
+    answer = await cluster.controllers[1].on_isr_changed(IsrChangedRequest(broker.broker_id, broker.epoch, (change,)))
+    assert answer.error == ErrorCode.NONE
+    await until(lambda: cluster.leader_and_isr("t") == then and broker.roles[T0].leader_epoch == then[2])
+    plain = IsrChange("t", 0, LeaderEpoch(0), (), PartitionEpoch(0))
+    await cluster.controllers[1].on_isr_changed(IsrChangedRequest(broker.broker_id, broker.epoch, (plain,)))
+    assert cluster.leader_and_isr("t") == then

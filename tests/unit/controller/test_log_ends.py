@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from kafkalite.config import TopicConfig
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.replication import LogEnd
 from tests.support.waiting import until
 from tests.unit.controller.cluster import Cluster, running
@@ -78,3 +80,35 @@ async def test_a_partition_whose_leader_is_clear_does_not_wait(cluster: Cluster)
     await until(lambda: cluster.leader_and_isr("u") is not None and cluster.leader_and_isr("t") is not None)
     await cluster.stop_broker(3)
     await until(lambda: (cluster.leader_and_isr("u") or (3,))[0] == 1)
+
+
+async def test_a_broker_that_does_not_know_its_epoch_yet_is_asked_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZooKeeper has shown its registration to the controller, and has not answered the broker: its log counts."""
+    early = 0
+
+    class Connections:
+        @staticmethod
+        async def open(*arguments: Any, **options: Any) -> RpcConnection:
+            nonlocal early
+            connection = await RpcConnection.open(*arguments, **options)
+            if connection.peer.node_id == 2 and connection.peer.broker_epoch < second.registered:
+                early += 1
+                if early == 2:
+                    second.learn_epoch()
+            return connection
+
+    monkeypatch.setattr("kafkalite.controller.log_ends.RpcConnection", Connections)
+    await cluster.start_broker(1, log_ends=end(4, 10))
+    await cluster.start_broker(3)
+    cluster.topic_configs["t"] = TopicConfig(unclean_leader_election_enable=True)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    cluster.put_state(T0, 3, (3,), leader_epoch=4)
+    controller = await cluster.start_controller(1)
+    await until(lambda: controller.is_active)
+    second = await cluster.start_broker(2, log_ends=end(4, 100), knows_epoch=False)
+    await until(lambda: controller.state is not None and 2 in controller.state.brokers)
+    await cluster.stop_broker(3)
+    await until(lambda: cluster.leader_and_isr("t") == (2, (2,), 5))
+    assert early == 2

@@ -38,7 +38,7 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
         request = wire.IncrementalAlterConfigsRequest
         resource = request.AlterConfigsResource(BROKER, "1", [request.AlterableConfig(fixed, 0, "1")])
         [answer] = (await client.ask(request([resource]), 1)).responses
-        assert answer.error_message == f"{fixed}: cannot be changed without a restart"
+        assert answer.error_message == f"Cannot update these configs dynamically: [{fixed}]; they need a restart"
     assert broker.services.broker_settings == {None: {key: "5"}, 1: {"retention.ms": "9"}}
     of_all = await described(client, name="", kind=BROKER)
     assert [(entry.name, entry.value, entry.config_source) for entry in of_all.configs] == [(key, "5", 3)]
@@ -46,6 +46,17 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     assert (mine[key], mine["retention.ms"], mine["num.partitions"]) == (3, 2, 5)
     [one] = (await described(client, "retention.ms", name="1", kind=BROKER)).configs
     assert one.value == "9"
+
+
+async def test_a_limit_of_replication_is_shown_once_it_is_set(broker: Broker) -> None:
+    """As Kafka does: kafka-reassign-partitions takes what it sees for a limit (ReassignPartitionsCommandTest)."""
+    client = await broker.client()
+    key = "leader.replication.throttled.rate"
+    shown = {entry.name for entry in (await described(client, name="1", kind=BROKER)).configs}
+    assert not [name for name in shown if "throttled.rate" in name or name.startswith("replica.alter.log.dirs")]
+    assert await alter(client, (key, 0, "7"), name="1", kind=BROKER) == 0
+    shown = {entry.name for entry in (await described(client, name="1", kind=BROKER)).configs}
+    assert [name for name in shown if "throttled.rate" in name] == [key]
 
 
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
@@ -156,7 +167,7 @@ async def test_kafkas_settings_that_are_facts_here(make_broker: Any) -> None:
     change = alter.AlterableConfig("num.io.threads", 0, "8")
     refused = await client.ask(alter([alter.AlterConfigsResource(BROKER, node, [change])]), 1)
     assert refused.responses[0].error_code == ErrorCode.INVALID_REQUEST
-    assert "cannot be changed" in refused.responses[0].error_message
+    assert "Cannot update these configs dynamically" in refused.responses[0].error_message
 
 
 def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:

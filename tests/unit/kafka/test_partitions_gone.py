@@ -14,6 +14,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as BrokerAddress
+from kafkalite.testing.simulation.plants import PLANTS
 
 from .conftest import Broker
 from .transactional_producer import Producer
@@ -151,3 +152,57 @@ async def test_a_leader_that_does_not_answer_does_not_hold_up_the_markers_of_oth
     async with asyncio.timeout(150):
         while (await _state(producer)).startswith("Prepare"):
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.checklist("C19")
+def test_a_topic_that_may_have_vanished_is_waited_for() -> None:
+    """Nobody has said that it was deleted: it may come back with all its records, and each needs its marker."""
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    missing: dict[TopicPartition, float] = {}
+    unknown = _metadata(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for now in (100.0, 111.0, 699.0):
+        assert not marker_targets(unknown, {zero, one}, missing, now, is_deleted=lambda _: False).gone
+    back = marker_targets(_metadata(0), {zero, one}, missing, 699.5, is_deleted=lambda _: False)
+    assert back.by_leader[0][1] == (zero,) and back.gone == (one,)
+    assert not marker_targets(unknown, {zero}, missing, 700.0, is_deleted=lambda _: False).gone
+    assert marker_targets(unknown, {zero}, missing, 711.0, is_deleted=lambda name: name == "t").gone == (zero,)
+    assert marker_targets(unknown, {zero}, missing, 1301.0, is_deleted=lambda _: False).gone == (zero,)
+
+
+@pytest.mark.checklist("C19")
+@pytest.mark.parametrize("is_planted", [False, True])
+async def test_a_transaction_waits_for_a_topic_that_has_vanished(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_planted: bool
+) -> None:
+    if is_planted:
+        PLANTS["vanished-markers"](monkeypatch.setattr)
+    producer = await _open(broker, 1)
+    services = broker.services
+    clock, real = services.clock, services.clock.monotonic
+    skipped = 0
+    monkeypatch.setattr(clock, "monotonic", lambda: real() + skipped)
+    metadata = services.metadata
+    looks = 0
+
+    def vanished(topics: list[str] | None = None) -> MetadataResponse:
+        nonlocal looks
+        known = metadata(topics)
+        looks += topics == ["t"]
+        missing = [
+            replace(each, error=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), partitions=()) for each in known.topics
+        ]
+        return replace(known, topics=tuple(missing)) if topics == ["t"] else known
+
+    monkeypatch.setattr(services, "metadata", vanished)
+    assert await producer.end(committed=True) == 0
+    for _ in range(8):
+        skipped += 6
+        seen = looks
+        while looks < seen + 2 and (await _state(producer)).startswith("Prepare"):
+            await asyncio.sleep(0.01)
+    assert (await _state(producer)).startswith("Prepare") is not is_planted
+    monkeypatch.setattr(services, "metadata", metadata)
+    async with asyncio.timeout(150):
+        while (await _state(producer)).startswith("Prepare"):
+            await asyncio.sleep(0.01)
+    assert await _state(producer) == "CompleteCommit"

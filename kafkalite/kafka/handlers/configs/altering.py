@@ -131,10 +131,12 @@ class AlterConfigHandlers:
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
         fixed = [name for name in wanted if not _is_changeable(name)]
         if fixed:
-            text = (
-                "cannot be changed without a restart" if all(map(_is_known, fixed)) else "no such broker configuration"
-            )
-            raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
+            names = ", ".join(fixed)
+            if all(map(_is_known, fixed)):
+                text = f"Cannot update these configs dynamically: [{names}]; they need a restart"
+            else:
+                text = f"{names}: no such broker configuration"
+            raise api_error(ErrorCode.INVALID_REQUEST, text)
         if broker_id is None and BROKER_STATE in wanted:
             raise ConfigError(f"{BROKER_STATE}: holds for one broker, not for the cluster")
         if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):

@@ -18,6 +18,7 @@ from kafkalite.coordinators.groups.removal import GroupRemoval
 from kafkalite.coordinators.internal_log import InternalLog, _Load
 from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
+from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka import broker_apis
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.verification import NO_GUARD
@@ -161,3 +162,8 @@ def connections_that_stay(patch: Patch) -> None:
 def answers_when_replaced(patch: Patch) -> None:
     """A coordinator that is cut off from its followers answers members as if nobody could have taken its place."""
     patch(InternalLog, "may_be_replaced", lambda self, target: False)
+
+
+def markers_only_for_topics_that_are_there(patch: Patch) -> None:
+    """The marker for a topic that has vanished is dropped as soon as that of a deleted one."""
+    patch(TransactionCoordinator, "_is_deleted", lambda self, topic: True)

@@ -10,6 +10,7 @@ from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes, vanished
 from kafkalite.controller.event_loop import ControllerEventLoop
+from kafkalite.controller.sources import ADMIN
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
@@ -18,6 +19,7 @@ from kafkalite.replica import doubts, hosted
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
 from kafkalite.replica.decisions import leader
+from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.roles import Roles
 from kafkalite.replica.rpc_handlers import CommandOrder
@@ -189,8 +191,27 @@ def vanished_is_deleted(patch: Patch) -> None:
 
 
 def put_back_is_as_before(patch: Patch) -> None:
-    """A state znode that was removed and put back unseen counts as the one that its leader knows."""
+    """A state znode that was removed and put back unseen counts as the one that its leader knows, and the leader says nothing."""
     patch(vanished, "put_back", lambda known, found: None)
+    leaders_keep_what_they_know(patch)
+
+
+def leaders_keep_what_they_know(patch: Patch) -> None:
+    """A leader that knows a later state than the controller, or than ZooKeeper, does not say so."""
+    patch(IsrKeeper, "report_ahead", lambda self, partition, has_resigned=False: None)
+
+
+def requests_are_read_once(patch: Patch) -> None:
+    """The controller reads requests when their watches fire, and never again."""
+    tick = ControllerEventLoop._tick
+
+    def planted(self: ControllerEventLoop) -> None:
+        before = set(self.inbox.dirty)
+        tick(self)
+        for source in ADMIN.keys() - before:
+            self.inbox.dirty.pop(source, None)
+
+    patch(ControllerEventLoop, "_tick", planted)
 
 
 def late_commands(patch: Patch) -> None:

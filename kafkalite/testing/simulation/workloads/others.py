@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.testing.simulation.workloads.alterations import Alterations
+from kafkalite.testing.simulation.workloads.growing import GrowingTopic
 from kafkalite.testing.simulation.workloads.internal_topics import SmallSegments
 from kafkalite.testing.simulation.workloads.recreated import RecreatedTopic
 from kafkalite.testing.simulation.workloads.wide import WideProducers
@@ -28,4 +29,10 @@ class Workload(Protocol):
 
 def others(simulation: Simulation) -> tuple[Workload, ...]:
     """All of them."""
-    return WideProducers(simulation), Alterations(simulation), RecreatedTopic(simulation), SmallSegments(simulation)
+    return (
+        WideProducers(simulation),
+        Alterations(simulation),
+        RecreatedTopic(simulation),
+        GrowingTopic(simulation),
+        SmallSegments(simulation),
+    )

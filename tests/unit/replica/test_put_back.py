@@ -1,0 +1,88 @@
+"""A state znode that was put back from an earlier time: its leader says so, for nobody else knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Create, Delete
+from kafkalite.coordination.topic_znodes import encode_partition_state
+from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
+from kafkalite.replica.decisions import isr as rules
+from kafkalite.replica.isr_writer import Task
+from kafkalite.rpc.messages.control import PartitionState
+from tests.support.waiting import until
+from tests.unit.replica.conftest import TOPIC_ID, TestCluster
+
+T0 = TopicPartition("t", 0)
+
+
+async def led_by_one(cluster: TestCluster, *, epoch: int = 3) -> PartitionState:
+    """Partition 0 with node 2 in sync and node 3 outside; its znode has version 2."""
+    cluster.create_topic("t", {0: (1, 2)})
+    for _ in range(3):
+        state = cluster.decide(T0, leader=1, isr=(1, 2), epoch=epoch)
+    assert state.partition_epoch == 2
+    await cluster.command_all(state)
+    return state
+
+
+def put_back(cluster: TestCluster, *, epoch: int) -> None:
+    """With version 0."""
+    before = cluster.state(T0)
+    cluster.zookeeper.poke(Delete(paths.partition_state(T0)))
+    earlier = replace(before, leader_epoch=LeaderEpoch(epoch))
+    cluster.zookeeper.poke(Create(paths.partition_state(T0), encode_partition_state(earlier)))
+
+
+@pytest.mark.checklist("F18")
+async def test_a_command_with_an_earlier_version_is_reported(make_cluster) -> None:
+    cluster = await make_cluster(2)
+    state = await led_by_one(cluster)
+    answer = await cluster.command(1, replace(state, partition_epoch=PartitionEpoch(0)), is_init=True)
+    assert answer.error == 0 and not answer.partitions
+    (change,) = cluster.node(1).changes
+    assert (change.topic, change.partition, change.topic_id) == ("t", 0, TOPIC_ID)
+    assert (change.leader_epoch, change.partition_epoch, change.isr) == (3, 2, (1, 2))
+    assert change.is_ahead and not change.has_resigned
+    assert cluster.node(1).partition(T0).leader is not None
+
+
+@pytest.mark.checklist("F18")
+async def test_a_command_with_an_earlier_leader_epoch_is_refused_and_reported(make_cluster) -> None:
+    cluster = await make_cluster(2)
+    state = await led_by_one(cluster)
+    earlier = replace(state, leader=BrokerId(2), leader_epoch=LeaderEpoch(2), partition_epoch=PartitionEpoch(0))
+    assert (await cluster.command(1, earlier, is_init=True)).partitions
+    assert [change.is_ahead for change in cluster.node(1).changes] == [True]
+    assert (await cluster.command(2, earlier, is_init=True)).partitions
+    assert not cluster.node(2).changes, "only the leader knows which replicas are in sync"
+
+
+async def test_a_command_with_the_same_state_is_not(make_cluster) -> None:
+    cluster = await make_cluster(2)
+    state = await led_by_one(cluster)
+    await cluster.command(1, state, is_init=True)
+    await cluster.command(2, state, is_init=True)
+    assert not cluster.node(1).changes and not cluster.node(2).changes
+
+
+@pytest.mark.checklist("F18")
+@pytest.mark.parametrize("epoch", [3, 2])
+async def test_a_change_of_the_isr_that_meets_an_earlier_znode_is_reported(make_cluster, epoch: int) -> None:
+    cluster = await make_cluster(2)
+    await led_by_one(cluster)
+    put_back(cluster, epoch=epoch)
+    node = cluster.node(1)
+    leader = node.partition(T0).leader
+    assert leader is not None
+    wanted = (BrokerId(1),)
+    rules.begin_proposal(leader, wanted)
+    controller_epoch = node.partition(T0).controller_epoch
+    node.manager._isr_keeper.writer.submit(Task(T0, rules.propose(leader, wanted), controller_epoch))
+    await until(lambda: node.partition(T0).leader is None)
+    (change,) = node.changes
+    assert (change.leader_epoch, change.partition_epoch, change.isr) == (3, 2, (1, 2))
+    assert change.is_ahead and change.has_resigned
