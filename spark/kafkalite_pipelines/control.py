@@ -212,7 +212,7 @@ def failed(error: BaseException) -> PipelineError:
         r"(?:PipelineError|OptionError|DataLoss|KafkaliteError|Unreachable|TransactionFailed): (.+)", text
     )
     if ours:
-        return PipelineError(ours[-1].strip())
+        return PipelineError(_as_in_the_file(ours[-1].strip()))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Failed)\b.*: ", line)]
     bare = re.findall(r"Traceback .*\n(?:[ \t].*\n)+(\w+(?:Error|Exception))\s*$", text, re.MULTILINE)
@@ -221,6 +221,11 @@ def failed(error: BaseException) -> PipelineError:
         where = f" in {places[-1][0].rpartition('/')[2]}, line {places[-1][1]}" if places else ""
         return PipelineError(f"{bare[-1]}{where}")
     return PipelineError((python[-1] if python else lines[0] if lines else type(error).__name__)[:500])
+
+
+def _as_in_the_file(line: str) -> str:
+    """An error of the source, with the key of a pipeline's file instead of the option of Spark's reader."""
+    return line.replace("Set failOnDataLoss=false", "Set source.fail_on_data_loss to false")
 
 
 def _one_line(error: BaseException) -> str:

@@ -23,6 +23,10 @@ CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found err
         ("x\nTraceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'n'\n", "KeyError: 'n'"),
         (CONNECT.format(end="ValueError: too few"), "ValueError: too few"),
         (CONNECT.format(end="AssertionError"), "AssertionError in plan.py, line 690"),
+        (
+            "pyspark_kafkalite.cluster.DataLoss: topic t was deleted. Set failOnDataLoss=false to continue",
+            "topic t was deleted. Set source.fail_on_data_loss to false to continue",
+        ),
         ("[SOME_ERROR] Spark says this.\n\tat org.apache", "[SOME_ERROR] Spark says this."),
     ],
 )
