@@ -156,10 +156,12 @@ class SimZooKeeper:
         for link in links:
             if link.server is server and server is not None:
                 server.hand_over(link, self._present)
+                link.server = self._present
         if behind_s is not None:
             server = self._behind[host] = ServerBehind(self.tree, self._send_event, behind_s, self._context)
             for link in links:
                 self._present.hand_over(link, server)
+                link.server = server
 
     def block(self, host: str) -> None:
         """Nothing passes between host and server, silently; what is under way waits (TCP sends again)."""

@@ -14,12 +14,13 @@ from typing import Any
 
 from kafkalite.coordination.coordinator import NoNodeError
 from kafkalite.coordination.watches import EventType, WatchKind
-from kafkalite.testing.simulated.coordinator import ZooKeeperLink
 from kafkalite.testing.simulated.zookeeper_tree import Event, ZnodeTree
 from kafkalite.testing.simulated.zookeeper_wire import Read
 
+#: A connection (`coordinator.ZooKeeperLink`): it is only remembered here.
+Link = Any
 #: Sends what a watch has to tell: connection, event, path.
-Notify = Callable[[ZooKeeperLink, EventType, str], None]
+Notify = Callable[[Link, EventType, str], None]
 #: A transaction: changes a tree, and returns what has changed.
 Change = Callable[[ZnodeTree], Sequence[Event]]
 
@@ -32,14 +33,14 @@ class SimServer:
     def __init__(self, tree: ZnodeTree, notify: Notify) -> None:
         self.tree = tree
         self._notify = notify
-        self._data_watches: dict[str, dict[ZooKeeperLink, None]] = {}
-        self._child_watches: dict[str, dict[ZooKeeperLink, None]] = {}
+        self._data_watches: dict[str, dict[Link, None]] = {}
+        self._child_watches: dict[str, dict[Link, None]] = {}
 
     def when_applied(self, answer: Callable[[], None]) -> None:
         """Call `answer` when this server has applied all that is committed now."""
         answer()
 
-    def read(self, link: ZooKeeperLink, request: Read) -> Any:
+    def read(self, link: Link, request: Read) -> Any:
         """Raises NoNodeError."""
         path, found = request.path, self.tree.get(request.path)
         match request.verb:
@@ -62,11 +63,11 @@ class SimServer:
     # --- watches ---------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _watch(watches: dict[str, dict[ZooKeeperLink, None]], link: ZooKeeperLink, request: Read) -> None:
+    def _watch(watches: dict[str, dict[Link, None]], link: Link, request: Read) -> None:
         if request.watch:
             watches.setdefault(request.path, {})[link] = None
 
-    def set_watches(self, link: ZooKeeperLink, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
+    def set_watches(self, link: Link, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
         """SetWatches: notify at once of what was missed, arm the others."""
         for kind, path in watches:
             event = self.tree.missed(kind, path, seen_zxid)
@@ -79,7 +80,7 @@ class SimServer:
     def fire(self, events: Sequence[Event]) -> None:
         """Notify who watches."""
         for event, path in events:
-            to_notify: dict[ZooKeeperLink, None] = {}
+            to_notify: dict[Link, None] = {}
             if event is not EventType.CHILDREN_CHANGED:
                 to_notify |= self._data_watches.pop(path, {})
             if event in (EventType.CHILDREN_CHANGED, EventType.DELETED):
@@ -87,7 +88,7 @@ class SimServer:
             for link in to_notify:
                 self._notify(link, event, path)
 
-    def forget(self, link: ZooKeeperLink) -> None:
+    def forget(self, link: Link) -> None:
         """Its watches are gone."""
         for watches in (self._data_watches, self._child_watches):
             for path in [path for path, links in watches.items() if link in links]:
@@ -95,14 +96,13 @@ class SimServer:
                 if not watches[path]:
                     del watches[path]
 
-    def hand_over(self, link: ZooKeeperLink, to: SimServer) -> None:
-        """The connection, with its watches, goes to a server that has applied exactly as much."""
+    def hand_over(self, link: Link, to: SimServer) -> None:
+        """The watches of a connection go to a server that has applied exactly as much."""
         for watches, theirs in ((self._data_watches, to._data_watches), (self._child_watches, to._child_watches)):
             for path, links in watches.items():
                 if link in links:
                     theirs.setdefault(path, {})[link] = None
         self.forget(link)
-        link.server = to
 
     def watch_count(self) -> int:
         """Armed watches."""
