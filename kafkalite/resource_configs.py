@@ -155,15 +155,16 @@ def check_group(settings: Mapping[str, str], changed: Iterable[str], broker: Bro
     for name in sorted(set(changed) & settings.keys() & _BOUNDS.keys()):
         wanted = int(settings[name])
         if _within(name, wanted, broker) != wanted:
-            low, high = _limits(name, broker)
-            raise ConfigError(f"{name}: {wanted} is not within the broker's limits, {low} to {high}")
+            raise ConfigError(f"{name} must be {_broken_limit(name, wanted, broker)}, not {wanted}")
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         session_ms, heartbeat_ms = (
             int(settings.get(name, getattr(broker, _field(name)))) for name in (session, heartbeat)
         )
         if {session, heartbeat} & set(changed) and session_ms <= heartbeat_ms:
-            raise ConfigError(f"{session} ({session_ms}) must be greater than {heartbeat} ({heartbeat_ms})")
+            raise ConfigError(
+                f"{session} must be greater than {heartbeat}: {session_ms} is not greater than {heartbeat_ms}"
+            )
     if settings.get("errors.deadletterqueue.topic.name", "").startswith("__"):
         raise ConfigError("errors.deadletterqueue.topic.name: the name must not start with '__'")
 
@@ -171,6 +172,15 @@ def check_group(settings: Mapping[str, str], changed: Iterable[str], broker: Bro
 def _limits(name: str, broker: BrokerConfig) -> tuple[int, int]:
     least, greatest = _BOUNDS[name]
     return getattr(broker, least) if least else 0, getattr(broker, greatest) if greatest else INT_MAX
+
+
+def _broken_limit(name: str, wanted: int, broker: BrokerConfig) -> str:
+    """What the value must be, in Kafka's words: it names the broker's setting."""
+    low, high = _limits(name, broker)
+    least, greatest = ((each or "").replace("_", ".") for each in _BOUNDS[name])
+    if wanted < low:
+        return f"greater than or equal to {least} ({low})"
+    return f"less than or equal to {greatest} ({high})"
 
 
 def _within(name: str, wanted: int, broker: BrokerConfig) -> int:

@@ -1,4 +1,4 @@
-"""Rights of the files that a server creates: records, and credentials in ZooKeeper's data."""
+"""Rights of the files that a server or a backup creates: records, and credentials in ZooKeeper's data."""
 
 from __future__ import annotations
 

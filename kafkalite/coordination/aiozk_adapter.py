@@ -148,6 +148,9 @@ class ZkCoordinator(ZkSession):
         #: Until a server says that it does not.
         self._knows_multi_read = True
         self._sets_acl = access.set_acl
+        self.identities = frozenset(
+            each for scheme, text in access.auth if scheme == "digest" for each in acl_codec.digest_identities(text)
+        )
         #: On paths with the chroot.
         self._acl_of: acl_codec.AclOf = self._creators_acl if access.set_acl else acl_codec.open_acl
 

@@ -6,8 +6,10 @@ with credentials and settings (Kafka's sensitive paths, ZkData).
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kafkalite.errors import ProtocolError
 from kafkalite.lazy_dataclass import dataclass
@@ -17,6 +19,9 @@ _OP_SET_ACL = 7
 #: ZooKeeper's permissions: read 1, write 2, create 4, delete 8, admin 16.
 READ = 1
 CHANGE = 2 | 4 | 8 | 16
+_ADMIN = 16
+#: Hashes that servers may be configured with (zookeeper.DigestAuthenticationProvider.digestAlg); the first one is the default.
+_DIGESTS = ("sha1", "sha256", "sha3_256")
 
 _INT = struct.Struct("!i")
 _TWO_INTS = struct.Struct("!ii")
@@ -56,15 +61,35 @@ def creators_acl(path: str) -> bytes:
     return _PRIVATE_ACL if is_private(path) else _READABLE_ACL
 
 
-def exposure(path: str, entries: Sequence[ZnodeAclEntry]) -> str:
-    """What anybody may do with this znode and should not be able to: "change", "read" or "" (nothing)."""
-    allowed = 0
+def digest_identities(credentials: bytes) -> frozenset[tuple[str, str]]:
+    """How ACLs may name the identity of `USER:PASSWORD`: (scheme, identity)."""
+    user = credentials.partition(b":")[0].decode()
+    digests = (hashlib.new(name, credentials).digest() for name in _DIGESTS)
+    return frozenset(("digest", f"{user}:{base64.b64encode(digest).decode()}") for digest in digests)
+
+
+def exposure(path: str, entries: Sequence[ZnodeAclEntry], own: Collection[tuple[str, str]] = ()) -> str:
+    """What others may do with this znode and should not be able to.
+
+    "change", "read": anybody may. "other": an identity that is not in `own` may change it, or read it though it is private; who
+    wrote to an open tree may have left that. Without `own` it is not known who the others are. "": nothing.
+    """
+    anybody = others = 0
+    is_ours = any((entry.scheme, entry.identity) in own and entry.permissions & _ADMIN for entry in entries)
     for entry in entries:
         if entry.scheme == "world":
-            allowed |= entry.permissions
-    if allowed & CHANGE:
+            anybody |= entry.permissions
+        elif (entry.scheme, entry.identity) in own:
+            continue
+        elif not (
+            is_ours and (entry.scheme == "x509" or path == "/")
+        ):  # a node's certificate; who made the chroot for us
+            others |= entry.permissions
+    if anybody & CHANGE:
         return "change"
-    return "read" if allowed & READ and is_private(path) else ""
+    if anybody & READ and is_private(path):
+        return "read"
+    return "other" if own and (others & CHANGE or (others & READ and is_private(path))) else ""
 
 
 def get_acl(xid: int, path: str) -> bytes:

@@ -16,6 +16,8 @@ from kafkalite.lazy_dataclass import dataclass
 
 #: Znodes in one step: a controller's own requests must not wait behind a walk of the whole tree.
 _BATCH = 128
+#: Levels below a root that are walked. Ours have six (a partition's state); somebody who may add one could add any number.
+_LEVELS = 8
 #: Names that a report has; the others are counted.
 MAX_NAMED = 20
 #: Everything of a cluster is below these, besides the chroot itself.
@@ -34,11 +36,24 @@ ROOTS = (
     paths.RESTART_PARTITIONS,
     "/brokers",
 )
+#: What is made again and again is below these.
+_OFTEN_MADE = (
+    paths.BROKER_IDS,
+    paths.CONFIG_CHANGES,
+    paths.ACL_CHANGES,
+    paths.ACL_EXTENDED_CHANGES,
+    paths.TOKEN_CHANGES,
+)
 
 
 @runtime_checkable
 class ZnodeAcls(Protocol):
     """What a session on a real server can do besides the Coordinator's verbs: pipelined, errors as values."""
+
+    @property
+    def identities(self) -> frozenset[tuple[str, str]]:
+        """How ACLs may name this session: (scheme, identity). None: it has not said who it is."""
+        ...
 
     async def acls(self, paths: Sequence[str]) -> list[tuple[ZnodeAclEntry, ...] | CoordinatorError]:
         """The ACL of each znode."""
@@ -61,7 +76,8 @@ class AclReport:
         seen: znodes that were examined or changed.
         is_complete: False if there are more than the walk was allowed to visit.
         changeable, readable: of those that anybody may change, or read though they are private: the first ones, by name.
-        open: how many there are of both together.
+        others: likewise of those that somebody else's identity may change or read; only for a session that has an identity.
+        open: how many there are of all these together.
         users: whose credentials anybody could read or replace.
         refused: the first ones that this session may not examine or change.
     """
@@ -70,37 +86,52 @@ class AclReport:
     is_complete: bool
     changeable: tuple[str, ...]
     readable: tuple[str, ...]
+    others: tuple[str, ...]
     open: int
     users: tuple[str, ...]
     refused: tuple[str, ...]
 
 
 class _Findings:
-    def __init__(self) -> None:
+    def __init__(self, own: frozenset[tuple[str, str]]) -> None:
+        self._own = own
         self.seen = 0
         self.open = 0
         self.changeable: list[str] = []
         self.readable: list[str] = []
+        self.others: list[str] = []
         self.users: list[str] = []
         self.refused: list[str] = []
+        #: What this session may not change, as far as it is known.
+        self.foreign: set[str] = set()
 
     def add(self, path: str, entries: Sequence[ZnodeAclEntry]) -> None:
         self.seen += 1
-        what = exposure(path, entries)
+        what = exposure(path, entries, self._own)
         if not what:
             return
-        self.open += 1
-        named = self.changeable if what == "change" else self.readable
-        if len(named) < MAX_NAMED:
-            named.append(path)
+        if what == "other":
+            self.foreign.add(path)
+        self._add_open(path, {"change": self.changeable, "read": self.readable, "other": self.others}[what])
         parent, _, name = path.rpartition("/")
         if parent == paths.CONFIG_USERS and len(self.users) < MAX_NAMED:
             self.users.append(name)
+
+    def _add_open(self, path: str, named: list[str]) -> None:
+        self.open += 1
+        if len(named) < MAX_NAMED:
+            named.append(path)
+
+    def belongs_to_others(self, path: str) -> None:
+        """This session may not even know who may change it."""
+        if self._own:
+            self._add_open(path, self.others)
 
     def refuse(self, path: str, error: CoordinatorError) -> None:
         """Raises the error if it is not about this znode."""
         if not isinstance(error, AuthFailedError):
             raise error
+        self.foreign.add(path)
         if len(self.refused) < MAX_NAMED and path not in self.refused:
             self.refused.append(path)
 
@@ -110,6 +141,7 @@ class _Findings:
             is_complete,
             tuple(self.changeable),
             tuple(self.readable),
+            tuple(self.others),
             self.open,
             tuple(self.users),
             tuple(self.refused),
@@ -118,7 +150,7 @@ class _Findings:
 
 async def examine(zookeeper: ZnodeAcls, limit: int) -> AclReport:
     """The open znodes among at most `limit`; credentials and rules come first. Raises CoordinatorError."""
-    findings = _Findings()
+    findings = _Findings(zookeeper.identities)
     async for batch in _batches(zookeeper, findings):
         allowed = batch[: limit - findings.seen]
         _look(findings, allowed, await zookeeper.acls(allowed))
@@ -127,20 +159,43 @@ async def examine(zookeeper: ZnodeAcls, limit: int) -> AclReport:
     return findings.report(is_complete=True)
 
 
+async def open_now(zookeeper: ZnodeAcls) -> list[str]:
+    """Open ones among the few znodes that every node makes when it starts or changes something: another node may lack zookeeper.set.acl.
+
+    Cheap, for a frequent look. Raises CoordinatorError.
+    """
+    below = await zookeeper.children_many(_OFTEN_MADE)
+    names = [
+        f"{parent}/{name}"
+        for parent, found in zip(_OFTEN_MADE, below, strict=True)
+        if not isinstance(found, CoordinatorError)
+        for name in found[:_BATCH]
+    ]
+    watched = [paths.CONTROLLER, *names]
+    acls = await zookeeper.acls(watched)
+    return [
+        path
+        for path, found in zip(watched, acls, strict=True)
+        if not isinstance(found, CoordinatorError) and exposure(path, found, zookeeper.identities)
+    ]
+
+
 async def change(zookeeper: ZnodeAcls, *, is_open: bool) -> AclReport:
     """Give every znode of ours the ACL that it would be made with now. Safe to repeat; the report is on the state before.
 
     A parent comes before its children: what somebody adds meanwhile is found, and afterwards nobody can add anything.
     Raises CoordinatorError.
     """
-    findings = _Findings()
+    findings = _Findings(zookeeper.identities)
     async for batch in _batches(zookeeper, findings):
         before = await zookeeper.acls(batch)
-        there = [path for path, found in zip(batch, before, strict=True) if not isinstance(found, NoNodeError)]
-        results = await zookeeper.set_acls(there, is_open=is_open)
+        # Also of those that were not there: somebody may have made one since, as long as its parent was open.
+        results = await zookeeper.set_acls(batch, is_open=is_open)
         _look(findings, batch, before)
-        for path, error in zip(there, results, strict=True):
-            if error is not None and not isinstance(error, NoNodeError):
+        for path, error in zip(batch, results, strict=True):
+            if error is None:
+                findings.foreign.discard(path)
+            elif not isinstance(error, NoNodeError):
                 findings.refuse(path, error)
     return findings.report(is_complete=True)
 
@@ -153,17 +208,20 @@ def _look(
             findings.add(path, entries)
         elif not isinstance(entries, NoNodeError):
             findings.refuse(path, entries)
+            findings.belongs_to_others(path)
 
 
 async def _batches(zookeeper: ZnodeAcls, findings: _Findings) -> AsyncIterator[list[str]]:
     """The chroot and the roots, then what is below each, level by level. Raises CoordinatorError.
 
-    Children are listed after the caller is done with their parents.
+    Children are listed after the caller is done with their parents. What belongs to somebody else is not walked: that one could add to
+    it for ever.
     """
     yield ["/", *ROOTS]
     for root in ROOTS:
         level = [root]
-        while level:
+        for _ in range(_LEVELS):
+            level = [path for path in level if path not in findings.foreign]
             below: list[str] = []
             for start in range(0, len(level), _BATCH):
                 parents = level[start : start + _BATCH]

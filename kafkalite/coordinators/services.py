@@ -301,6 +301,11 @@ class Services(Protocol):
         ...
 
     @property
+    def node_principals(self) -> Collection[Principal]:
+        """Who may act as a node."""
+        ...
+
+    @property
     def rights(self) -> Rights: ...
 
     @property

@@ -81,6 +81,8 @@ from kafkalite.security.requirements import FREE, Need, Row, Scope
 
 #: The names of resources that a request is about.
 Names = Callable[[Any], Iterable[str]]
+#: No topic has this name. An empty list would mean all.
+_NO_PARTITION = ("", 0)
 #: (response, is visible) -> the response without what the asking user may not see.
 Hide = Callable[[Any, Callable[[str], bool]], Any]
 
@@ -96,7 +98,11 @@ class AnsweredBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExtensionApi:
-    """A row. `names`: for needs that name topics or transactional ids; `hide`: for a need that is left out."""
+    """A row. `names`: for needs that name topics or transactional ids; `hide`: for a need that is left out.
+
+    `mentions`: the names in a request that asks for some of what it could see; `narrow`: the request without those that its user may not see.
+    To look them up would take time, which shows that they exist.
+    """
 
     request: type[Message]
     response: type[Message]
@@ -104,6 +110,8 @@ class ExtensionApi:
     node: AnsweredBy = AnsweredBy.ANY
     names: Names | None = None
     hide: Hide | None = None
+    mentions: Names | None = None
+    narrow: Hide | None = None
 
     @property
     def kind(self) -> str:
@@ -128,6 +136,25 @@ def _visible_transactions(
 ) -> ListTransactionsResponse:
     shown = tuple(each for each in answer.transactions if is_visible(each.transactional_id))
     return replace(answer, transactions=shown, is_partial=len(shown) < len(answer.transactions))
+
+
+def _replicas_mentioned(message: DescribeReplicasRequest) -> list[str]:
+    return [*message.topics, *(topic for topic, _ in message.partitions)]
+
+
+def _narrow_replicas(asked: DescribeReplicasRequest, is_visible: Callable[[str], bool]) -> DescribeReplicasRequest:
+    partitions = tuple(each for each in asked.partitions if is_visible(each[0]))
+    if len(partitions) < len(asked.partitions):
+        partitions = partitions or (_NO_PARTITION,)
+    topics = tuple(each for each in asked.topics if is_visible(each))
+    if len(topics) < len(asked.topics):
+        topics = topics or (_NO_PARTITION[0],)
+    return replace(asked, topics=topics, partitions=partitions)
+
+
+def _narrow_open(asked: OpenTransactionsRequest, is_visible: Callable[[str], bool]) -> OpenTransactionsRequest:
+    partitions = tuple(each for each in asked.partitions if is_visible(each[0]))
+    return replace(asked, partitions=partitions or (_NO_PARTITION,)) if asked.partitions else asked
 
 
 def _visible_open(answer: OpenTransactionsResponse, is_visible: Callable[[str], bool]) -> OpenTransactionsResponse:
@@ -156,6 +183,8 @@ _ROWS = (
         (Need(_TOPIC, _DESCRIBE, _HIDE),),
         AnsweredBy.EACH,
         hide=_visible_replicas,
+        mentions=_replicas_mentioned,
+        narrow=_narrow_replicas,
     ),
     # The records of those partitions go with them.
     ExtensionApi(
@@ -214,6 +243,8 @@ _ROWS = (
         (Need(_TOPIC, _READ, _HIDE),),
         AnsweredBy.EACH,
         hide=_visible_open,
+        mentions=lambda message: [topic for topic, _ in message.partitions],
+        narrow=_narrow_open,
     ),
 )
 

@@ -217,16 +217,13 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         clients = self._node.kafka.client_metrics
         yield single("kafkalite_client_metrics_pushes", clients.pushes)
         yield single("kafkalite_client_metrics_refused", clients.refused)
-        rows = []
+        # By its labels: two users may give the id of one instance, and a scrape with a sample twice is refused as a whole.
+        rows: dict[tuple[str, ...], float] = {}
         for client, name, attributes, value in clients.shown():
             attribute_text = ",".join(f"{_quoted(key)}={_quoted(text)}" for key, text in attributes)
-            rows.append(
-                (
-                    (client.client_id, client.client_instance_id, client.client_software_name, name, attribute_text),
-                    value,
-                )
-            )
-        yield labelled("kafkalite_client_metric", rows)
+            software = client.client_software_name
+            rows[client.client_id, client.client_instance_id, software, name, attribute_text] = value
+        yield labelled("kafkalite_client_metric", rows.items())
 
     def _replicas(self) -> Iterator[Metric]:
         replicas = self._node.replicas

@@ -85,6 +85,11 @@ class ConnectionAuthenticator:
         return self._login is not None and self._state is not _State.REFUSED
 
     @property
+    def is_exchanging(self) -> bool:
+        """Whether nothing but SaslAuthenticate is expected from the peer."""
+        return self._state is _State.EXCHANGE
+
+    @property
     def must_log_in(self) -> bool:
         """Whether nothing but a login is accepted from the peer."""
         return self._login is None and not (self._is_optional and self._state is _State.START)

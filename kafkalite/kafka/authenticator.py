@@ -13,6 +13,10 @@ class Authenticator(Protocol):
     """The authentication of one connection of a SASL listener (`kafkalite.kafka.authentication`)."""
 
     @property
+    def is_exchanging(self) -> bool:
+        """Whether nothing but SaslAuthenticate is expected from the peer."""
+
+    @property
     def must_log_in(self) -> bool:
         """Whether nothing but a login is accepted from the peer."""
 

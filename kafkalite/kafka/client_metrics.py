@@ -2,21 +2,25 @@
 
 An administrator subscribes to metrics with IncrementalAlterConfigs of a CLIENT_METRICS resource. A client asks for its
 subscriptions, then pushes at their interval; without a subscription it asks again after five minutes and sends nothing.
-Everything is bounded, because clients need not have authenticated: instances, series of one, bytes, points of one push. Source:
-Kafka's ClientMetricsManager.
+Everything is bounded, because clients need not have authenticated: instances, series of one, bytes, points of one push. What all share is
+shared fairly (`kafkalite.kafka.client_instances`). Source: Kafka's ClientMetricsManager.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from functools import lru_cache
-from typing import NamedTuple
 
 from kafkalite.coordinators.patterns import full_match
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
-from kafkalite.lazy_dataclass import dataclass
+from kafkalite.kafka.client_instances import (
+    ClientInstances,
+    Instance,
+    InstanceKey,
+    MetricsClient,
+    MetricsSubscription,
+    SeriesKey,
+)
 from kafkalite.record.checksum import crc32c
 from kafkalite.resource_configs import CLIENT_METRICS_KEYS, parse_match, value
 from kafkalite.telemetry.otlp import Point
@@ -36,40 +40,6 @@ _INTERVALS_SHOWN = 3
 _ALL = "*"
 
 
-class MetricsClient(NamedTuple):
-    """What is known of who asks; the fields' names are those of the setting `match`."""
-
-    client_instance_id: str
-    client_id: str
-    client_software_name: str
-    client_software_version: str
-    client_source_address: str
-    client_source_port: str
-
-
-class MetricsSubscription(NamedTuple):
-    """`metrics`: prefixes of names; one empty prefix: all."""
-
-    subscription_id: int
-    interval_ms: int
-    metrics: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Instance:
-    client: MetricsClient
-    subscription: MetricsSubscription
-    asked_ms: int = -1
-    pushed_ms: int = -1
-    is_over: bool = False
-    may_ask: bool = True
-    series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = field(default_factory=dict)
-
-    def is_silent(self, now_ms: int) -> bool:
-        """Whether nothing is shown of it any more."""
-        return now_ms - self.pushed_ms > _INTERVALS_SHOWN * self.subscription.interval_ms
-
-
 class ClientMetrics:
     """
     Args:
@@ -80,16 +50,14 @@ class ClientMetrics:
     def __init__(self, settings: Callable[[], Mapping[str, Mapping[str, str]]], now_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._now_ms = now_ms
-        #: By id; the one that was heard of last is at the end.
-        self._instances: OrderedDict[bytes, _Instance] = OrderedDict()
-        self._series = 0
+        self._instances = ClientInstances(MAX_INSTANCES, MAX_ALL_SERIES)
         self.pushes = 0
         self.refused = 0
 
-    def asked(self, instance_id: bytes, client: MetricsClient) -> MetricsSubscription:
+    def asked(self, key: InstanceKey, client: MetricsClient) -> MetricsSubscription:
         """The client's subscriptions as one. Raises ApiError THROTTLING_QUOTA_EXCEEDED."""
         now = self._now_ms()
-        known = self._known(instance_id, client)
+        known = self._known(key, client)
         last = max(known.asked_ms, known.pushed_ms)
         wanted = subscription_of(client, self._settings())
         if (
@@ -99,16 +67,16 @@ class ClientMetrics:
             and wanted == known.subscription
         ):
             raise api_error(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "asked again before the push interval was over")
-        self._subscribe(known, wanted)
+        self._subscribe(key, known, wanted)
         known.asked_ms, known.may_ask = now, False
         return wanted
 
     def check_push(
-        self, instance_id: bytes, client: MetricsClient, subscription_id: int, size: int, *, is_last: bool
+        self, key: InstanceKey, client: MetricsClient, subscription_id: int, size: int, *, is_last: bool
     ) -> None:
         """Raises ApiError if this push is not taken."""
         now = self._now_ms()
-        known = self._known(instance_id, client)
+        known = self._known(key, client)
         try:
             if known.is_over:
                 raise api_error(ErrorCode.INVALID_REQUEST, "this client has said that it ends")
@@ -124,67 +92,61 @@ class ClientMetrics:
         except ApiError:
             self.refused += 1
             raise
-        self._subscribe(known, current)
+        self._subscribe(key, known, current)
         known.pushed_ms, known.is_over = now, is_last
         if is_last:  # nothing of it is shown any more
-            self._series -= len(known.series)
-            known.series.clear()
+            self._instances.keep(key, lambda series: False)
         self.pushes += 1
 
-    def took(self, instance_id: bytes, points: Iterable[Point]) -> None:
+    def took(self, key: InstanceKey, points: Iterable[Point]) -> None:
         """The numbers of a push that was taken: sums add up, gauges replace what was there."""
-        known = self._instances.get(instance_id)
+        known = self._instances.get(key)
         if known is None or known.is_over:
             return
         prefixes = known.subscription.metrics
-        if self._series >= MAX_ALL_SERIES:
-            self._forget_silent()
-        for point in points:
-            if not point.name.startswith(prefixes):
+        wanted = [point for point in points if point.name.startswith(prefixes)]
+        new = {(point.name, point.attributes) for point in wanted} - known.series.keys()
+        self._make_room(key, min(len(new), MAX_SERIES - len(known.series)))
+        for point in wanted:
+            series: SeriesKey = (point.name, point.attributes)
+            if series not in known.series and len(known.series) >= MAX_SERIES:
                 continue
-            key = (point.name, point.attributes)
-            if key not in known.series:
-                if len(known.series) >= MAX_SERIES or self._series >= MAX_ALL_SERIES:
-                    continue
-                self._series += 1
-            known.series[key] = point.value + (known.series.get(key, 0.0) if point.is_delta else 0.0)
+            before = known.series.get(series, 0.0) if point.is_delta else 0.0
+            self._instances.put(key, series, point.value + before)
 
     def shown(self) -> Iterable[tuple[MetricsClient, str, tuple[tuple[str, str], ...], float]]:
         """(client, metric, attributes, value) of those that push, for the metrics page."""
         now = self._now_ms()
-        for known in list(self._instances.values()):
-            if known.pushed_ms < 0 or known.is_over or known.is_silent(now):
+        for known in self._instances:
+            if known.pushed_ms < 0 or known.is_over or _is_silent(known, now):
                 continue
             for (name, attributes), number in known.series.items():
                 yield known.client, name, attributes, number
 
-    def _subscribe(self, known: _Instance, wanted: MetricsSubscription) -> None:
+    def _subscribe(self, key: InstanceKey, known: Instance, wanted: MetricsSubscription) -> None:
         """Nothing is shown of metrics that are not asked for any more."""
         if wanted.metrics != known.subscription.metrics:
-            left = {key: number for key, number in known.series.items() if key[0].startswith(wanted.metrics)}
-            self._series -= len(known.series) - len(left)
-            known.series = left
+            self._instances.keep(key, lambda series: series[0].startswith(wanted.metrics))
         known.subscription = wanted
 
-    def _forget_silent(self) -> None:
-        """Clients that were killed have not said that they end: their series make room for those of others."""
-        now = self._now_ms()
-        for known in self._instances.values():
-            if known.is_silent(now):
-                self._series -= len(known.series)
-                known.series.clear()
+    def _make_room(self, key: InstanceKey, count: int) -> None:
+        """Clients that were killed have not said that they end: their series make room for those of others, before others give any."""
+        if count > self._instances.room:
+            now = self._now_ms()
+            self._instances.forget_all(lambda known: _is_silent(known, now))
+            self._instances.make_room(key, count)
 
-    def _known(self, instance_id: bytes, client: MetricsClient) -> _Instance:
-        known = self._instances.get(instance_id)
-        if known is None:
-            while len(self._instances) >= MAX_INSTANCES:
-                _, gone = self._instances.popitem(last=False)
-                self._series -= len(gone.series)
-            subscription = subscription_of(client, self._settings())
+    def _known(self, key: InstanceKey, client: MetricsClient) -> Instance:
+        def made() -> Instance:
             clipped = MetricsClient._make(each[:MAX_TEXT] for each in client)
-            known = self._instances[instance_id] = _Instance(clipped, subscription)
-        self._instances.move_to_end(instance_id)
-        return known
+            return Instance(clipped, subscription_of(client, self._settings()))
+
+        return self._instances.heard(key, made)
+
+
+def _is_silent(known: Instance, now_ms: int) -> bool:
+    """Whether nothing is shown of it any more."""
+    return now_ms - known.pushed_ms > _INTERVALS_SHOWN * known.subscription.interval_ms
 
 
 def subscription_of(client: MetricsClient, settings: Mapping[str, Mapping[str, str]]) -> MetricsSubscription:

@@ -14,6 +14,7 @@ from kafkalite.model import Buffer
 from kafkalite.protocol import topic_ids
 from kafkalite.protocol.compiling.source import CHUNK_BYTES
 from kafkalite.replica.client_fetch import LIGHT_STEP, READ_COMMITTED, STEP, FetchEntry, Steps
+from kafkalite.replica.decisions.follower import Divergence
 
 _FLEXIBLE_FROM = 12
 _BY_ID_FROM = 13
@@ -28,6 +29,8 @@ _ABORTED = struct.Struct(">qq")
 #: From this version on, an answer says where the leader is (KIP-951): a partition's tagged field 1, and the answer's tagged field 0.
 _LEADERS_FROM = 16
 _LEADER = struct.Struct(">BBBiiB")
+#: A partition's tagged field 0 (KIP-595): the epoch in which the logs part, and where it ends here.
+_DIVERGING = struct.Struct(">BBBiqB")
 _TOP = struct.Struct(">ihi")
 #: The same of a partition without records, which nearly all partitions of a large fetch are: in one step.
 _EMPTY = struct.Struct(">ihqqqBiBB")
@@ -62,6 +65,8 @@ def encoding_fetched(
                 w += entry.wire
             elif entry.error in MOVED and version >= _LEADERS_FROM:
                 _put_moved(w, entry, leaders)
+            elif entry.divergence is not None:
+                _put_diverging(w, entry, entry.divergence)
             else:
                 w = _put_partition(w, pieces, entry, version, isolation)
             done += 1
@@ -117,6 +122,13 @@ def _put_moved(w: bytearray, entry: FetchEntry, leaders: CurrentLeaders) -> None
     w += _EMPTY.pack(*marks, 0, entry.preferred, 1, 0)
     if leader is not None:
         w[-1:] = _LEADER.pack(1, 1, 9, leader.broker_id, leader.leader_epoch, 0)
+
+
+def _put_diverging(w: bytearray, entry: FetchEntry, divergence: Divergence) -> None:
+    """Add a partition whose client has to truncate its log; only flexible versions ask for that."""
+    marks = (entry.key.partition, 0, entry.high_watermark, entry.last_stable_offset, entry.log_start_offset)
+    w += _EMPTY.pack(*marks, 0, entry.preferred, 1, 0)
+    w[-1:] = _DIVERGING.pack(1, 0, 13, divergence.epoch, divergence.end_offset, 0)
 
 
 def _put_endpoints(w: bytearray, endpoints: list[tuple[int, str, int, str | None]]) -> None:

@@ -21,7 +21,7 @@ FROM = 13
 #: Up to the topics: longest wait, bytes, isolation, session; before that the replica's id, up to this version.
 _HEAD, _REPLICA_UP_TO = 21, 14
 _SIZE = 33
-#: Partition, leader's epoch, offset, last epoch, log start, bytes, tagged fields.
+#: Partition, leader's epoch, offset, last fetched epoch, log start, bytes, tagged fields.
 _PARTITION = struct.Struct(">iiqiqiB")
 _EACH = re.compile(rb"(?s).{33}")
 _ID_BYTES = 16
@@ -64,8 +64,8 @@ class FetchListing:
                 request.FetchTopic(
                     topic_id=topic_id,
                     partitions=[
-                        request.FetchPartition(number, epoch, offset, partition_max_bytes=most)
-                        for number, epoch, offset, _, _, most, _ in unpacked
+                        request.FetchPartition(number, epoch, offset, fetched, partition_max_bytes=most)
+                        for number, epoch, offset, fetched, _, most, _ in unpacked
                     ],
                 )
             )

@@ -57,6 +57,8 @@ CHUNK_BYTES = 1024 * 1024
 _FLUSH_BYTES = 64 * 1024 * 1024
 #: Interval at which an idle source is checked while the exchange waits.
 _LOOK_S = 0.05
+#: The longest time until a change of the throttle counts.
+_THROTTLE_LOOK_S = 1.0
 #: The pause before the last flush is tried again when descriptors or memory were short.
 SHORTAGE_PAUSE_S = 0.5
 #: Moves that are over, kept for clients that ask.
@@ -72,8 +74,9 @@ class LogDirMove:
     source: PartitionLog
     target: str
     path: str
-    #: Bytes per second; 0: no limit.
+    #: Bytes per second; 0: no limit. Whether it was asked for with the move, or is the node's.
     throttle: int
+    has_own_throttle: bool = False
     future: PartitionLog | None = None
     state: str = "waiting"
     reason: str = ""
@@ -121,7 +124,6 @@ class DiskMoves:
         self._turn = turn
         self._logs = LogExchange(pool, failures, offsets)
         self._cold = cold
-        self._config = config
         self._disk = disk
         self._clock = clock
         self._supervisor = supervisor
@@ -130,6 +132,8 @@ class DiskMoves:
         self._leaving: dict[TopicPartition, PartitionLog] = {}
         self._over: list[LogDirMove] = []
         self._slots = asyncio.Semaphore(max(1, len(config.log_dirs)))
+        #: Bytes per second of moves without a throttle of their own; 0: no limit.
+        self._rate = config.replica_alter_log_dirs_io_max_bytes_per_second
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._moves
@@ -161,7 +165,8 @@ class DiskMoves:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is offline: {log_dir.offline_reason}")
         known = self._moves.get(topic_partition)
         if known is not None and known.target == directory:
-            known.throttle = throttle or known.throttle
+            if throttle:
+                known.throttle, known.has_own_throttle = throttle, True
             return known
         if topic_partition in self._leaving:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} has just moved: retry soon")
@@ -171,12 +176,18 @@ class DiskMoves:
             return None
         self._check_room(log_dir, source.size_bytes)
         path = self._removals.name_aside(directory, topic_partition, FUTURE_SUFFIX)
-        move = LogDirMove(topic_partition, source, directory, path, self._limit(throttle))
+        move = LogDirMove(
+            topic_partition, source, directory, path, throttle or self._rate, has_own_throttle=throttle > 0
+        )
         self._begin(move)
         return move
 
-    def _limit(self, throttle: int) -> int:
-        return throttle or self._config.replica_alter_log_dirs_io_max_bytes_per_second
+    def change_rate(self, rate: int) -> None:
+        """`rate` (bytes per second; 0: no limit) is that of moves without a throttle of their own, also of those under way."""
+        self._rate = rate
+        for move in self._moves.values():
+            if not move.has_own_throttle:
+                move.throttle = rate
 
     def _check_room(self, log_dir: LogDir, size: int) -> None:
         """Raises ApiError."""
@@ -208,7 +219,7 @@ class DiskMoves:
             if tp is None or source is None or source.directory == log_dir.path or tp in self._moves:
                 self._removals.discard_path(path)
                 continue
-            self._begin(LogDirMove(tp, source, log_dir.path, path, self._limit(0)))
+            self._begin(LogDirMove(tp, source, log_dir.path, path, self._rate))
 
     def _begin(self, move: LogDirMove) -> None:
         tp = move.topic_partition
@@ -344,8 +355,7 @@ class DiskMoves:
                 if not copied:
                     await asyncio.sleep(_LOOK_S)
             # Half of the loop's time at most, and not more than the throttle.
-            limit_s = copied / move.throttle if move.throttle else 0.0
-            await asyncio.sleep(max(limit_s, self._clock.monotonic() - began))
+            await self._pause(move, copied, self._clock.monotonic() - began)
         tp = move.topic_partition
         _log.info("disk_move.done", partition=str(tp), source=source.directory, target=move.target)
         self._end(move, "done")
@@ -354,6 +364,17 @@ class DiskMoves:
         leaving = self._leaving.pop(tp, None)
         if leaving is not None:
             self._removals.discard(leaving, source.config.file_delete_delay_ms)
+
+    async def _pause(self, move: LogDirMove, copied: int, least_s: float) -> None:
+        """After this many bytes, for `least_s` or what the throttle asks for; it may be changed meanwhile."""
+        slept_s = 0.0
+        while True:
+            left_s = max(least_s, copied / move.throttle if move.throttle else 0.0) - slept_s
+            step_s = min(max(left_s, 0.0), _THROTTLE_LOOK_S)
+            await asyncio.sleep(step_s)
+            slept_s += step_s
+            if left_s <= step_s:
+                return
 
     async def _load(self, move: LogDirMove, future: PartitionLog) -> None:
         """Have the source's next batches in the page cache. Raises StorageError, ApiError."""

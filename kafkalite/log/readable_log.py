@@ -23,7 +23,7 @@ from kafkalite.log.reading import (
     stretch_of,
 )
 from kafkalite.log.segment import Segment
-from kafkalite.model import LeaderEpoch, Offset
+from kafkalite.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 #: How often a look-up by timestamp starts again because the log was changed meanwhile.
 _LOOKUP_ATTEMPTS = 5
@@ -152,6 +152,20 @@ class ReadableLog(LogState):
     def epoch_and_end_offset_for(self, requested_epoch: int) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch <= `requested_epoch` in this log, and where it ends (invariant F2); (-1, -1) if there is none."""
         return self._epochs.cache.end_offset_for(requested_epoch, self.log_end_offset)
+
+    def epoch_end_for_clients(self, epoch: int) -> tuple[LeaderEpoch, Offset]:
+        """The same for a client that has read in `epoch`.
+
+        An epoch later than all here is unknown: (-1, -1), for what the client has from there is not in this log (an unclean election). One that
+        retention has removed ends where the first one that is left begins: without an end, a consumer that is just there would take its
+        position for lost, and be reset. Source: Kafka's LeaderEpochFileCache.endOffsetFor.
+        """
+        if epoch > self._epochs.cache.latest_epoch:
+            return NO_LEADER_EPOCH, NO_OFFSET
+        found = self.epoch_and_end_offset_for(epoch)
+        if found[0] == NO_LEADER_EPOCH and epoch >= 0:
+            return LeaderEpoch(epoch), Offset(self._epochs.cache.entries()[0][1])
+        return found
 
     def epoch_at(self, offset: int) -> LeaderEpoch:
         """The leader epoch of the record at `offset`; -1 if it is not known."""

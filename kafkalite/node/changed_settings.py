@@ -55,6 +55,7 @@ class ChangedSettings:
         housekeeping = self._logs.housekeeping
         housekeeping.change_cleaner_backoff(config.log_cleaner_backoff_ms)
         housekeeping.producer_id_expiration_ms = config.producer_id_expiration_ms
+        self._logs.moves.change_rate(config.replica_alter_log_dirs_io_max_bytes_per_second)
         if config.advertised_listeners != before.advertised_listeners:
             self._membership.addresses_changed()
         if config.topic != before.topic:

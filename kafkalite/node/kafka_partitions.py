@@ -10,7 +10,6 @@ from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
     NO_LEADER_EPOCH,
-    NO_OFFSET,
     Buffer,
     LeaderEpoch,
     Offset,
@@ -161,16 +160,7 @@ class NodePartitions:
         hosted = self._hosted(partition)
         if current_epoch != NO_LEADER_EPOCH and (error := hosted.epoch_error(current_epoch)):
             raise api_error(error)
-        led = self._led(partition)
-        if epoch > led.log.latest_epoch:
-            # What a consumer has from there is not in this log (an unclean election): its end is unknown.
-            return NO_LEADER_EPOCH, NO_OFFSET
-        found = led.log.epoch_and_end_offset_for(epoch)
-        if found[0] == NO_LEADER_EPOCH and epoch >= 0:
-            # Retention has removed all of that epoch: it ends where the first one that is left begins, as in Kafka. Without an end
-            # a consumer that is just there would take its position for lost, and be reset.
-            return epoch, Offset(led.log.epoch_entries[0][1])
-        return found
+        return self._led(partition).log.epoch_end_for_clients(epoch)
 
     def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
         led = self._led(partition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from kafkalite.node.zookeeper_health import ZooKeeperHealth
     from kafkalite.security.listener import ListenerSecurity
     from kafkalite.security.node_security import NodeSecurity
+    from kafkalite.security.principal import Principal
 
 _METADATA_POLL_S = 0.5
 _T = TypeVar("_T")
@@ -111,6 +112,7 @@ class NodeServices:
         self.random = node.env.random
         self.supervisor = node.supervisor
         self.security: Mapping[str, ListenerSecurity] = node.security.kafka if node.security is not None else {}
+        self.node_principals: Collection[Principal] = node.security.principals if node.security is not None else ()
         self.entropy = node.env.entropy
         self.rights: Rights = node.rights
         self.tokens: DelegationTokens = node.tokens

@@ -6,7 +6,7 @@ import asyncio
 
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.znode_acls import AclReport, as_acls, examine
+from kafkalite.coordination.znode_acls import AclReport, as_acls, examine, open_now
 from kafkalite.env.seams import Clock
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
@@ -18,6 +18,8 @@ _log = get_logger(__name__)
 _AGAIN_OPEN_S = 5.0
 _SHARE = 50
 _AGAIN_CLOSED_S = 3600.0
+#: Pause between looks at the few znodes that show that another node makes open ones.
+_LOOK_S = 30.0
 #: Of one check. Credentials, rules and settings come first, partitions' states last.
 MAX_ZNODES = 200_000
 
@@ -43,11 +45,21 @@ class ZnodeAclCheck:
         while True:
             coordinator = await self._session.wait()
             try:
-                pause_s = await self._check(coordinator)
+                await self._pause(await self._check(coordinator))
             except CoordinatorError as error:
                 _log.info("zookeeper.acls_not_checked", error=repr(error))
-                pause_s = _AGAIN_OPEN_S
-            await asyncio.sleep(pause_s)
+                await asyncio.sleep(_AGAIN_OPEN_S)
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the next check, or until something new that is open shows that it is needed. Raises CoordinatorError."""
+        ends = self._clock.monotonic() + seconds
+        while (left := ends - self._clock.monotonic()) > 0:
+            await asyncio.sleep(min(left, _LOOK_S))
+            if self._report is None or self._report.open:
+                continue
+            zookeeper = as_acls(await self._session.wait())
+            if zookeeper is not None and await open_now(zookeeper):
+                return
 
     async def _check(self, coordinator: Coordinator) -> float:
         """Returns the pause before the next check. Raises CoordinatorError."""
@@ -70,12 +82,12 @@ class ZnodeAclCheck:
 
 
 def _detail(report: AclReport) -> str:
-    changeable = (
-        f"every client that reaches ZooKeeper may change {', '.join(report.changeable[:3])}"
-        if report.changeable
-        else ""
+    parts = (
+        ("every client that reaches ZooKeeper may change", report.changeable[:3]),
+        ("anybody may read", report.readable[:3]),
+        ("an identity other than that of zookeeper.auth may change or read", report.others[:3]),
     )
-    readable = f"anybody may read {', '.join(report.readable[:3])}" if report.readable else ""
-    rest = report.open - len(report.changeable[:3]) - len(report.readable[:3])
+    found = " and ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
+    rest = report.open - sum(len(names) for _, names in parts)
     more = f" and {rest} more" if rest > 0 else ""
-    return " and ".join(filter(None, (changeable, readable))) + more + ", although zookeeper.set.acl is true"
+    return f"{found}{more}, although zookeeper.set.acl is true"

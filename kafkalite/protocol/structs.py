@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import Field, Struct, schemas
 
 ZERO_UUID = bytes(16)
 #: Fields whose values no log and no traceback shows.
-_SECRETS = frozenset({"auth_bytes", "salt", "salted_password"})
+_SECRETS = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
 
 
 @dataclass_transform()  # for mypy: wire.pyi lists the fields

@@ -25,6 +25,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.partition_values import AbortedTransaction
+from kafkalite.replica.decisions.follower import Divergence
 from kafkalite.replica.purgatory import DeadlineWheel, Waiting
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ class FetchEntry:
     """One partition: what the consumer wants of it, and the answer."""
 
     __slots__ = (
-        "aborted", "available", "cold_reads", "directory", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading", "is_news", "key",
-        "last_stable_offset", "leader_epoch", "listed", "log_start_offset", "max_bytes", "missing", "partition", "preferred", "records",
+        "aborted", "available", "cold_reads", "directory", "divergence", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading", "is_news", "key",
+        "last_fetched_epoch", "last_stable_offset", "leader_epoch", "listed", "log_start_offset", "max_bytes", "missing", "partition", "preferred", "records",
         "records_size", "refusal", "sent_high_watermark", "sent_log_start", "topic_id", "wire",
     )  # fmt: skip
 
@@ -109,6 +110,7 @@ class FetchEntry:
         max_bytes: int,
         leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
         topic_id: TopicId = NO_TOPIC_ID,
+        last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> None:
         self.fetch = fetch
         self.key = key
@@ -116,6 +118,8 @@ class FetchEntry:
         self.max_bytes = max_bytes
         #: The leader's epoch as the consumer knows it.
         self.leader_epoch = leader_epoch
+        #: The epoch of the last record that the client has, if it says so (KIP-595): then it hears where its log and this one part.
+        self.last_fetched_epoch = last_fetched_epoch
         #: By which the consumer asks for the topic; NO_TOPIC_ID: by its name.
         self.topic_id = topic_id
         #: Why nothing of it is read at all: the consumer may not, or nobody knows the topic's id.
@@ -145,6 +149,8 @@ class FetchEntry:
         self.cold_reads = 0
         #: The replica to read from instead; then there are no records.
         self.preferred = NO_LEADER
+        #: Where the client's log and this one part; then there are no records either.
+        self.divergence: Divergence | None = None
         #: The answer as it was encoded, in a fetch that `lists_all`; b"": it was read again since, or has records.
         self.wire = b""
         #: The last request that has listed it.
@@ -156,6 +162,7 @@ class FetchEntry:
         self.high_watermark = self.last_stable_offset = self.log_start_offset = NO_OFFSET
         self.has_more = self.is_news = True
         self.preferred = NO_LEADER
+        self.divergence = None
         self.wire = b""
         if self.records_size:
             self.drop_records()
@@ -250,17 +257,25 @@ class ClientFetch(Waiting):
         max_bytes: int,
         leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
         topic_id: TopicId = NO_TOPIC_ID,
+        last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> FetchEntry:
         """The consumer lists a partition, for the first time or with another offset."""
         name = (topic_id or key.topic, key.partition)
         entry = self.entries.get(name)
         if entry is None:
-            entry = self.entries[name] = FetchEntry(self, key, fetch_offset, max_bytes, leader_epoch, topic_id)
+            entry = FetchEntry(self, key, fetch_offset, max_bytes, leader_epoch, topic_id, last_fetched_epoch)
+            self.entries[name] = entry
             self.ready[entry] = None
         else:
-            if not self.lists_all or entry.fetch_offset != fetch_offset or entry.leader_epoch != leader_epoch:
+            if (
+                not self.lists_all
+                or entry.fetch_offset != fetch_offset
+                or entry.leader_epoch != leader_epoch
+                or entry.last_fetched_epoch != last_fetched_epoch
+            ):
                 self.ready[entry] = None
             entry.fetch_offset, entry.max_bytes, entry.leader_epoch = fetch_offset, max_bytes, leader_epoch
+            entry.last_fetched_epoch = last_fetched_epoch
         if entry.listed != self.request:
             entry.listed = self.request
             self.listed += 1

@@ -36,6 +36,7 @@ from kafkalite.replica.client_fetch import (
     Steps,
 )
 from kafkalite.replica.damage import give_up_damaged
+from kafkalite.replica.decisions.follower import Divergence, OutOfRange, reader_divergence
 from kafkalite.replica.decisions.nearby import preferred_replica
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -263,7 +264,7 @@ class ConsumerFetchHandler:
                 is_error = True
                 entry.refuse(int(error.code))
                 continue
-            is_error = is_error or entry.preferred != NO_LEADER
+            is_error = is_error or entry.preferred != NO_LEADER or entry.divergence is not None
             total += entry.records_size
             available += entry.available
             left -= entry.records_size
@@ -282,7 +283,8 @@ class ConsumerFetchHandler:
         offset = entry.fetch_offset
         high_watermark = partition.high_watermark
         start = log.log_start_offset
-        if offset < start or offset > log.log_end_offset:
+        divergence = _divergence(entry, log) if entry.last_fetched_epoch >= 0 else None
+        if offset < start or (offset > log.log_end_offset and divergence is None):
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
         if entry.records_size:
             entry.drop_records()
@@ -291,12 +293,13 @@ class ConsumerFetchHandler:
         entry.wire = b""
         entry.directory = log.directory
         entry.preferred = self._preferred(partition, entry)
+        entry.divergence = divergence if entry.preferred == NO_LEADER else None
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
             limit = stable if isolation == READ_COMMITTED else high_watermark
             # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
-            entry.has_more = offset < limit
-            if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER:
+            entry.has_more = offset < limit or divergence is not None
+            if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER and divergence is None:
                 max_bytes = min(entry.max_bytes, max(left, 0))
                 if entry.cold_reads >= ATTEMPTS:
                     reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
@@ -326,6 +329,7 @@ class ConsumerFetchHandler:
             or high_watermark != entry.sent_high_watermark
             or start != entry.sent_log_start
             or entry.preferred != NO_LEADER
+            or divergence is not None
         )
 
     def _preferred(self, partition: Partition, entry: FetchEntry) -> BrokerId:
@@ -418,6 +422,16 @@ class ConsumerFetchHandler:
             if partition.log is log and self._hosted.get(partition.topic_partition) is partition:
                 self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+
+
+def _divergence(entry: FetchEntry, log: PartitionLog) -> Divergence | None:
+    """Where the client's log and this one part. Raises ApiError."""
+    last = entry.last_fetched_epoch
+    end = log.epoch_end_for_clients(last)
+    found = reader_divergence(*end, fetch_offset=entry.fetch_offset, last_fetched_epoch=last)
+    if isinstance(found, OutOfRange):
+        raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return found
 
 
 def _read_records(

@@ -90,6 +90,10 @@ class Access:
             return lambda name: True
         return lambda name: self.may(subject, need.operation, need.resource_type, name, is_logged=False)
 
+    def is_super_user(self, subject: Subject) -> bool:
+        """Whether super.users names it; without an authorizer nobody is."""
+        return self.authorizer is not None and str(subject.principal) in self.authorizer.super_users
+
     def authorized_operations(self, subject: Subject, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """The wire's bit field of what the subject may do."""
         return operation_bits(

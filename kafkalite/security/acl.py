@@ -1,6 +1,6 @@
 """Access control lists as Kafka has them: resources, patterns, operations, entries, filters. Pure.
 
-Numbers are the wire's. Sources: Kafka 3.9's AclOperation, ResourceType, PatternType, AclEntry, ResourcePatternFilter.
+Numbers are the wire's. Sources: Kafka 4.4's AclOperation, ResourceType, PatternType, AclEntry, ResourcePatternFilter.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Operation(IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
     @property
     def title(self) -> str:
@@ -101,7 +102,7 @@ OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
         Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }  # fmt: skip

@@ -37,7 +37,7 @@ _NETWORK_BITS = 64
 
 @lru_cache(maxsize=4096)
 def guesser(host: str) -> str:
-    """What failed logins are counted under: an IPv4 address; of IPv6 the network, in which one host may take any number of addresses."""
+    """What a client that has not logged in is counted under: an IPv4 address; the network of an IPv6 one, because a host may take any address in it."""
     text = canonical(host)
     try:
         address = ipaddress.ip_address(text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kafkalite.security.addresses import guesser
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 #: The reserve is this part of the limit, and at least 1.
@@ -15,8 +16,8 @@ _RESERVE = 4
 
 
 def user_of(principal: Principal, host: str) -> str:
-    """The name under which room is counted: the user; the host, where clients do not log in."""
-    return host if principal == ANONYMOUS else str(principal)
+    """The name under which room is counted: the user; where clients do not log in the address, of IPv6 its network."""
+    return guesser(host) if principal == ANONYMOUS else str(principal)
 
 
 class FairRoom:

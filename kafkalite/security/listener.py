@@ -50,6 +50,8 @@ class ListenerSecurity:
         max_reauth_ms: KIP-368; 0 never.
         tokens: what checks those of OAUTHBEARER.
         delegated: (mechanism, token id) -> what a delegation token stands for.
+        nodes_log_in, nodes_have_certificates: how nodes prove who they are: by SASL, by certificates of this listener's authority (ADR 64).
+            Another proof of a node's name is somebody else's, and is refused.
         is_optional: a client that proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
     """
 
@@ -71,6 +73,8 @@ class ListenerSecurity:
         is_optional: bool = False,
         tokens: TokenChecker | None = None,
         delegated: Callable[[str, str], Delegated | None] = lambda mechanism, token_id: None,
+        nodes_log_in: bool = True,
+        nodes_have_certificates: bool = True,
     ) -> None:
         self.name = name
         self.is_optional = is_optional
@@ -86,6 +90,8 @@ class ListenerSecurity:
         self._decoy_key = decoy_key
         self._tokens = tokens
         self._delegated = delegated
+        self._nodes_log_in = nodes_log_in
+        self._nodes_have_certificates = nodes_have_certificates
         self._repeats = Repeats(now)
         self._attempts = Attempts(now)
         self._known = KnownUsers()
@@ -119,7 +125,12 @@ class ListenerSecurity:
         mapped = mapped_name(self._rules, name)
         if not mapped:
             raise AuthenticationFailed("no rule of ssl.principal.mapping.rules fits the certificate")
-        return Principal("User", mapped)
+        principal = Principal("User", mapped)
+        if principal in self._node_principals and not self._nodes_have_certificates:
+            raise AuthenticationFailed(
+                "the certificate has the name of a node, and nodes have no certificates of this kind"
+            )
+        return principal
 
     def login(self, exchange: SaslServer, mechanism: str, before: SaslLogin | None, host: str) -> SaslLogin:
         """What a complete exchange has proved. Raises AuthenticationFailed.
@@ -134,9 +145,8 @@ class ListenerSecurity:
         login = SaslLogin(principal, mechanism, exchange.credential, exchange.lifetime_s, exchange.token_id)
         if before is not None and before.principal != login.principal:
             raise PrincipalChanged("a connection logs in again as the same user only")
-        if mechanism == OAUTHBEARER and principal in self._node_principals:
-            # A person who may choose a name at the identity provider could choose this one.
-            raise AuthenticationFailed("the token is for the user of the nodes, who log in without tokens")
+        if principal in self._node_principals:
+            self._check_node(login)
         if not self.holds(login):
             raise AuthenticationFailed("the credential was changed meanwhile")
         known = (canonical(host), exchange.user)
@@ -144,6 +154,14 @@ class ListenerSecurity:
             raise AuthenticationFailed("too many failed logins from this address")
         self._known.add(*known)
         return login
+
+    def _check_node(self, login: SaslLogin) -> None:
+        """A login as a node, with a proof that nodes do not use. Raises AuthenticationFailed."""
+        # A person could choose this name at the identity provider, or have the right to tokens of other users.
+        if login.mechanism == OAUTHBEARER or login.token_id:
+            raise AuthenticationFailed("the token is for the user of the nodes, who log in without tokens")
+        if not self._nodes_log_in:
+            raise AuthenticationFailed("the login has the name of a node, and nodes do not log in")
 
     def holds(self, login: SaslLogin) -> bool:
         """Whether the credential is still the one that was proved; it is asked of a user whose credentials have changed.

@@ -120,9 +120,7 @@ class NodeSecurity:
                 found.add(Principal.parse(part))
             except ValueError as error:
                 raise ConfigError(f"broker.principals: {error}") from None
-        between_nodes = inter_broker_listener(config)
-        for name, protocol in ((RPC, rpc_protocol(config)), (between_nodes.name, between_nodes.protocol)):
-            own = for_listener(config, name)
+        for protocol, own in self._between_nodes():
             if protocol == "SSL" and own.ssl_client_auth != "none":
                 mapped = mapped_name(mapping_rules(own.ssl_principal_mapping_rules), own_name(_files(own)))
                 if not mapped:
@@ -198,7 +196,20 @@ class NodeSecurity:
             is_optional=is_optional,
             tokens=self._token_checker() if uses_sasl and OAUTHBEARER in own.sasl_enabled_mechanisms else None,
             delegated=delegated,
+            nodes_log_in=any(protocol.startswith("SASL") for protocol, _ in self._between_nodes()),
+            nodes_have_certificates=any(
+                protocol == "SSL" and settings.ssl_truststore_location == own.ssl_truststore_location
+                for protocol, settings in self._between_nodes()
+            ),
         )
+
+    def _between_nodes(self) -> list[tuple[str, BrokerConfig]]:
+        """Protocol and settings of the two listeners to which nodes connect."""
+        config, kafka = self._config, inter_broker_listener(self._config)
+        return [
+            (rpc_protocol(config), for_listener(config, RPC)),
+            (kafka.protocol, for_listener(config, kafka.name)),
+        ]
 
     def _token_checker(self) -> TokenChecker:
         """One for all listeners. Raises ConfigError."""

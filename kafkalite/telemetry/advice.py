@@ -29,7 +29,8 @@ ADVICE = {
     ),
     "zookeeper.open": Advice(
         "nothing: znodes keep the ACL that they were made with. A client that reaches ZooKeeper can make itself super user",
-        "when every node has zookeeper.auth: `admin zookeeper secure --config FILE`, then set other passwords for the users that it lists",
+        "when every node has zookeeper.auth: `admin zookeeper secure --config FILE`, then set other passwords for the users that it lists. Delete the "
+        "znodes that it may not change, if no node has made them. If it says that znodes are open again, a node lacks zookeeper.set.acl",
     ),
     "listener.open": Advice(
         "nothing: the node serves every client that reaches it",

@@ -42,6 +42,7 @@ _LOGGING = Artifact("slf4j-reload4j", "1.7.36", "org.slf4j")
 #: Flink's connector has a version of its own.
 _FLINK_VERSION, _FLINK_CONNECTOR_VERSION = "2.1.0", "4.0.1-2.0"
 _FLINK = ("flink-streaming-java", "flink-clients", "flink-connector-base")
+_SPRING = Artifact("spring-kafka", "4.0.0", "org.springframework.kafka")
 _LOG4J = """log4j.rootLogger=WARN, console
 log4j.logger.org.apache.kafka.streams.tests=INFO
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -92,6 +93,11 @@ def flink_class_path(cache: Path) -> str:
     wanted = [Artifact(name, _FLINK_VERSION, "org.apache.flink") for name in _FLINK]
     wanted.append(Artifact("flink-connector-kafka", _FLINK_CONNECTOR_VERSION, "org.apache.flink"))
     return _filled(cache / f"flink-{_FLINK_VERSION}", wanted)
+
+
+def spring_class_path(cache: Path) -> str:
+    """The class path of Spring Kafka with its own Java client; fetched into `cache` if need be. Raises JarsMissing."""
+    return _filled(cache / f"spring-kafka-{_SPRING.version}", [_SPRING])
 
 
 def newest_client_class_path(cache: Path) -> str:

@@ -12,7 +12,7 @@ from kafkalite_pipelines.decoding.records import ERROR, RECORD
 from kafkalite_pipelines.definition import DELETED, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import topics
 from kafkalite_pipelines.sinks.sink import Batch, OpenSink, Staged
-from kafkalite_pipelines.steps import check_stateless, step_function
+from kafkalite_pipelines.steps import check_stateless, step_function, with_deletions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,18 +56,12 @@ class Batches:
             self._check_steps_early(records)
             return records
         column, delay = self._pipeline.watermark
-        rows = self._good(self._decoding.decoded(records)).withWatermark(column, delay)
-        for step in self._steps:
-            rows = step(rows)
-        return rows
+        return self._stepped(self._good(self._decoding.decoded(records)).withWatermark(column, delay))
 
     def _check_steps_early(self, records: DataFrame) -> None:
         """Mistakes in SQL are found before the first batch, if the columns are known."""
         if self._steps and self._decoding.known():
-            rows = self._good(self._decoding.decoded(records))
-            for step in self._steps:
-                rows = step(rows)
-            self._check_stateless(rows)
+            self._check_stateless(self._stepped(self._good(self._decoding.decoded(records))))
 
     def process(self, frame: DataFrame, batch: Batch) -> BatchResult | None:
         """Write one batch to every sink. None: it was there already, by a run that died before it could note that."""
@@ -100,9 +94,7 @@ class Batches:
                     *self._decoding.observed(decoded),
                 ]
                 measured = self._kept(decoded.observe(observation, *counts))
-                rows = self._good(measured)
-                for step in self._steps:
-                    rows = step(rows)
+                rows = self._stepped(self._good(measured))
                 self._check_stateless(rows)
                 for sink in self._sinks:
                     staged.append((sink, sink.stage(rows, batch)))
@@ -161,6 +153,11 @@ class Batches:
 
         good = decoded if self._pipeline.decode.format == "raw" else decoded.where(f.col(ERROR).isNull())
         return good.drop(ERROR, *RECORD) if self._pipeline.keyed else good.drop(ERROR, DELETED, *RECORD)
+
+    def _stepped(self, rows: DataFrame) -> DataFrame:
+        for step in self._steps:
+            rows = step(rows)
+        return with_deletions(self._pipeline, rows)
 
     def _put_aside(self, bad: DataFrame, count: int, batch: Batch) -> None:
         """Records that became no rows."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalite_pipelines.definition import Pipeline, PipelineError, PythonStep, SqlStep
+from kafkalite_pipelines.definition import DELETED, Pipeline, PipelineError, PythonStep, SqlStep
 from kafkalite_pipelines.sql import with_input
 
 if TYPE_CHECKING:
@@ -34,6 +34,25 @@ def check_stateless(rows: DataFrame) -> None:
                 f"steps: the query {_STATEFUL[node]}, which would be done in each batch alone; "
                 "[watermark] with column and delay lets it see the whole stream"
             )
+
+
+def with_deletions(pipeline: Pipeline, rows: DataFrame) -> DataFrame:
+    """The rows of the last step. If a sink has a key, DELETED is true or false in each of them: null is false.
+
+    Raises:
+        PipelineError: the steps left the column out, so that a deletion would look like a row.
+    """
+    from pyspark.sql import functions as f
+
+    if not pipeline.keyed or not pipeline.steps:
+        return rows
+    if DELETED in rows.columns:
+        return rows.withColumn(DELETED, f.coalesce(f.col(DELETED), f.lit(False)))
+    if pipeline.decode.debezium or pipeline.decode.key_column is not None:
+        raise PipelineError(
+            f"steps: the rows have no column {DELETED}, which says that a row is a deletion: select it, too"
+        )
+    return rows
 
 
 def _analyzed(rows: DataFrame) -> str:

@@ -25,6 +25,14 @@ log = logging.getLogger("pyspark_kafkalite")
 _OWNER = "write"
 
 
+def _group_of(options: WriteOptions) -> str:
+    """The name of a write's group of transactions. A version counts per topic, as Delta's counts per table: a `foreachBatch` that
+    writes to two topics gives both the same name and version. Rights are of the prefix txn-group:<txnAppId>: (ADR 73)."""
+    if options.txn_app_id is None:
+        return str(uuid.uuid4())
+    return options.txn_app_id if options.topic is None else f"{options.txn_app_id}:{options.topic}"
+
+
 class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """Appends each task's rows as they come, or (exactly-once) commits those of all tasks in one step. Pickled, and the
     same for the tasks and the commit: holds values only."""
@@ -36,7 +44,7 @@ class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]
         for warning in options.warnings:
             log.warning("%s", warning)
         #: The name of this write's group of transactions.
-        self._group = options.txn_app_id or str(uuid.uuid4())
+        self._group = _group_of(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         from pyspark_kafkalite.sending import RowWriter

@@ -23,6 +23,7 @@ from kafkalite.testing.apache_kafka import (
     class_path,
     flink_class_path,
     services_class_path,
+    spring_class_path,
     streams_tests_class_path,
 )
 from kafkalite.testing.loopback_cluster import LoopbackCluster
@@ -68,6 +69,7 @@ _HAS = {
     "test_streams_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_kafka_system_tests.py": _HAS_JAVA,
     "test_flink.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_spring.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mirror.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_moving.py": _HAS_JAVA,
@@ -160,6 +162,16 @@ def flink_classes() -> str:
     directory = scratch("java-flink", source)
     install(directory, ["javac", "-cp", flink, "-d", str(directory), str(source)])
     return f"{directory}{os.pathsep}{flink}"
+
+
+@pytest.fixture(scope="session")
+def spring_classes() -> str:
+    """The class path of Spring Kafka, and of our program in clients/java-spring."""
+    spring = spring_class_path(_base())
+    [source] = (_HERE / "clients" / "java-spring").glob("*.java")
+    directory = scratch("java-spring", source)
+    install(directory, ["javac", "-cp", spring, "-d", str(directory), str(source)])
+    return f"{directory}{os.pathsep}{spring}"
 
 
 @pytest.fixture(scope="session")

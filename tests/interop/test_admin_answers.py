@@ -61,7 +61,6 @@ KNOWN = {
     "describeUserScramCredentials": "after that",
     "listShareGroupOffsets": "the start offset moves with the acknowledgement; an unknown group is an error",
     "alterShareGroupOffsets negative": "a negative offset is refused",
-    "alterReplicaLogDirs where it is": "REPLICA_NOT_AVAILABLE for a topic that is not there",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
 import json
 import ssl
 import urllib.error
@@ -13,28 +14,37 @@ from typing import Any
 
 import pytest
 from kazoo.exceptions import NoAuthError
+from kazoo.security import make_digest_acl
 
 from kafkalite.client.admin.tokens import DelegationToken, create_token, expire_token
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
+from kafkalite.coordination import paths
+from kafkalite.coordination.token_znodes import encode_token
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.builder import encode_batch, encode_record
 from kafkalite.rpc.answers import RpcError
 from kafkalite.security.dialling import ClientSecurity
+from kafkalite.security.principal import Principal
+from kafkalite.security.scram import salted_password
+from kafkalite.security.tokens import Token
+from tests.cluster.running import wait_until
 from tests.cluster.test_secured import say_hello
 from tests.cluster.test_zookeeper_acls import Stranger
-from tests.support.secured import PASSWORDS, SecuredCluster
+from tests.support.secured import PASSWORDS, ZOOKEEPER_AUTH, SecuredCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(600)]
+
+TOKEN_SECRET = "the nodes' secret of tokens"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     directory = tmp_path_factory.mktemp("attacked")
     secret = directory / "token.secret"
-    secret.write_text("the nodes' secret of tokens\n")
+    secret.write_text(TOKEN_SECRET + "\n")
     secret.chmod(0o600)
     settings = {
         "authorizer.enabled": "true",
@@ -97,9 +107,9 @@ def page(cluster: SecuredCluster, path: str, user: str, password: str, body: Any
 async def test_a_stolen_token_is_a_login_of_the_kafka_listener_and_nothing_else(cluster: SecuredCluster) -> None:
     async with client(cluster, "alice") as alice:
         token = await create_token(alice)
-    hmac = base64.b64encode(token.hmac).decode()
-    assert page(cluster, "/metrics", token.token_id, hmac) == 401
-    assert page(cluster, "/subjects", token.token_id, hmac) == 401
+    password = base64.b64encode(token.hmac).decode()
+    assert page(cluster, "/metrics", token.token_id, password) == 401
+    assert page(cluster, "/subjects", token.token_id, password) == 401
     # Without the extension it is nobody's name and password, by any mechanism.
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         plain = ClientSecurity(
@@ -110,7 +120,7 @@ async def test_a_stolen_token_is_a_login_of_the_kafka_listener_and_nothing_else(
             check_hostname=True,
             mechanism=mechanism,
             username=token.token_id,
-            password=hmac,
+            password=password,
         )
         with pytest.raises((ApiError, RpcError)):
             async with AsyncClient.connect(cluster.bootstrap, security=plain) as stolen:
@@ -119,6 +129,83 @@ async def test_a_stolen_token_is_a_login_of_the_kafka_listener_and_nothing_else(
         assert not (await stolen.metadata(["orders"], timeout_s=30)).topics[0].error
         with pytest.raises(ApiError):
             await create_token(stolen)
+
+
+async def test_nobody_becomes_the_nodes_user(cluster: SecuredCluster) -> None:
+    """Neither by a token, also one that is in ZooKeeper already, nor by another password: a node may change the state of share groups."""
+    admin, node = cluster.client_config("admin"), Principal("User", "node")
+    cluster.command(
+        "admin", "acls", "add", "--token-of", "User:node", "--operation", "create-tokens", "--allow-principal", "User:mallory",
+        client_config=admin,
+    )  # fmt: skip
+    cluster.command(
+        "admin",
+        "acls",
+        "add",
+        "--cluster",
+        "--operation",
+        "alter",
+        "--allow-principal",
+        "User:mallory",
+        client_config=admin,
+    )
+    async with client(cluster, "mallory") as mallory:
+        with pytest.raises(ApiError) as caught:
+            await create_token(mallory, owner=node)
+        assert caught.value.code is ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        upsertion = wire.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+            "node", 2, 4096, b"saltsalt", salted_password("SCRAM-SHA-512", "mine", b"saltsalt", 4096)
+        )
+        answer = await mallory.call_controller(wire.AlterUserScramCredentialsRequest([], [upsertion]), timeout_s=30)
+        assert [each.error_code for each in answer.results] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+        for message in share_state_requests():
+            answer = await mallory.call_any(message, timeout_s=30)
+            codes = {part.error_code for topic in answer.results for part in topic.partitions}
+            assert codes == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}, type(message).__name__
+    planted = plant_token(cluster, node)
+    stolen = by_token(cluster, planted)
+    with pytest.raises((ApiError, RpcError)):
+        async with AsyncClient.connect(cluster.bootstrap, security=stolen) as other:
+            await other.metadata(["orders"], timeout_s=5)
+    wait_until(
+        lambda: "the token is for the user of the nodes" in cluster.logs(),
+        "a node that refuses the token for this reason",
+    )
+    cluster.command(
+        "admin", "acls", "remove", "--cluster", "--allow-principal", "User:mallory", "--yes", client_config=admin
+    )
+
+
+def share_state_requests() -> list[Any]:
+    """One of each API of a share group's state."""
+    topic = bytes(range(16))
+    write, initialize = wire.WriteShareGroupStateRequest, wire.InitializeShareGroupStateRequest
+    read, delete = wire.ReadShareGroupStateRequest, wire.DeleteShareGroupStateRequest
+    summary = wire.ReadShareGroupStateSummaryRequest
+    return [
+        initialize("g", [initialize.InitializeStateData(topic, [initialize.PartitionData(0, 1, 0)])]),
+        write("g", [write.WriteStateData(topic, [write.PartitionData(0, 1, 0, 0, state_batches=[])])]),
+        read("g", [read.ReadStateData(topic, [read.PartitionData(0, 0)])]),
+        delete("g", [delete.DeleteStateData(topic, [delete.PartitionData(0)])]),
+        summary("g", [summary.ReadStateSummaryData(topic, [summary.PartitionData(0, 0)])]),
+    ]
+
+
+def plant_token(cluster: SecuredCluster, owner: Principal) -> DelegationToken:
+    """A token as an older version has written it: nobody checked whose it is."""
+    secret = TOKEN_SECRET.encode()
+    token = Token("planted", owner, owner, (), 0, 2**50, 2**50)
+    user, _, password = ZOOKEEPER_AUTH.partition(":")
+    acl = [make_digest_acl(user, password, all=True)]
+    with Stranger(cluster.zookeeper_connect) as zookeeper:
+        zookeeper.client.add_auth("digest", ZOOKEEPER_AUTH)
+        root = zookeeper.root.rstrip("/")
+        zookeeper.client.create(root + paths.token(token.token_id), encode_token(token), acl=acl)
+        change = f"{root}{paths.TOKEN_CHANGES}/{paths.TOKEN_CHANGE_NAME}"
+        zookeeper.client.create(change, token.token_id.encode(), acl=acl, sequence=True)
+    return DelegationToken(
+        token.token_id, str(owner), str(owner), (), 0, 2**50, 2**50, hmac.digest(secret, b"planted", "sha512")
+    )
 
 
 async def test_the_tokens_of_a_deleted_user_last_until_they_are_ended(cluster: SecuredCluster) -> None:

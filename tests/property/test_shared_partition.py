@@ -329,12 +329,80 @@ def test_everything_is_delivered_and_done_in_the_end(
     assert partition.is_idle or partition.has_news
 
 
+@pytest.mark.parametrize(
+    ("limit", "sizes"),
+    [
+        (2, [512, 512]),  # nothing shrinks
+        (3, [512, 512, 1]),
+        (5, [512, 512, 512, 256, 1]),
+        (10, [512, 512, 512, 512, 512, 256, 128, 64, 32, 1]),
+    ],
+)
+def test_what_a_member_gets_shrinks_from_half_of_the_deliveries_on(limit: int, sizes: list[int]) -> None:
+    """Kafka's ShareConsumerTest.testFetchWithThrottledDelivery…"""
+    partition = SharedPartition(Offset(0), (), DeliveryLimits(10, limit, 2000))
+    log = [LogBatch(0, 511)]
+    found = []
+    for _ in sizes:
+        got = partition.acquire("a", 0, log, WantedRecords(1000, 1000), 0)
+        assert got[0].first == 0
+        found.append(got[-1].last + 1)
+        partition.acknowledge("a", [Acknowledgement(0, got[-1].last, [AcknowledgeType.RELEASE])], 0)
+        partition.begin_write()
+        partition.end_write(is_stored=True)
+    assert found == sizes
+    assert partition.start_offset == (1 if limit > 2 else 512)
+
+
+def test_batches_of_one_record_are_halved_together() -> None:
+    partition = SharedPartition(Offset(0), (), DeliveryLimits(10, 5, 2000))
+    log = [LogBatch(number, number) for number in range(100)]
+    found = []
+    for _ in range(5):
+        got = partition.acquire("a", 0, log, WantedRecords(500), 0)
+        found.append(got[-1].last + 1)
+        partition.acknowledge("a", [Acknowledgement(0, got[-1].last, [AcknowledgeType.RELEASE])], 0)
+        partition.begin_write()
+        partition.end_write(is_stored=True)
+    assert found == [100, 100, 100, 50, 1]
+
+
+def test_all_records_of_a_batch_that_is_always_released_come_as_often_as_the_limit_says() -> None:
+    partition = SharedPartition(Offset(0), (), DeliveryLimits(10, 10, 2000))
+    log = [LogBatch(0, 511)]
+    times = [0] * 512
+    while partition.next_offset < 512:
+        offset = partition.next_offset
+        for each in partition.acquire("a", offset, log, WantedRecords(512, 512), 0):
+            for number in range(each.first, each.last + 1):
+                times[number] += 1
+            partition.acknowledge("a", [Acknowledgement(each.first, each.last, [AcknowledgeType.RELEASE])], 0)
+        partition.begin_write()
+        partition.end_write(is_stored=True)
+    assert times == [10] * 512
+
+
+def test_records_that_come_a_few_at_a_time_do_not_come_with_others() -> None:
+    partition = SharedPartition(Offset(0), (), DeliveryLimits(10, 5, 100))
+    for number in range(3):
+        assert partition.acquire("a", 0, [LogBatch(0, 0)], WantedRecords(100), 10 * number)
+        assert partition.expire(10 * number + 10)
+    log = [LogBatch(0, 0), LogBatch(1, 4)]
+    assert partition.acquire("a", 0, log, WantedRecords(100), 30) == [Acquired(0, 0, 4)]
+    assert partition.acquire("b", 1, log, WantedRecords(100), 30) == [Acquired(1, 4, 1)]
+    assert partition.expire(40)
+    assert partition.acquire("a", 0, log, WantedRecords(100), 40) == [Acquired(0, 0, 5)]
+    assert partition.acquire("b", 1, log, WantedRecords(100), 40) == [Acquired(1, 4, 2)]
+
+
 def test_a_record_at_its_last_delivery_comes_alone() -> None:
-    partition = SharedPartition(Offset(0), (), DeliveryLimits(10, 2, 100))
+    partition = SharedPartition(Offset(0), (), DeliveryLimits(10, 3, 100))
     log = [LogBatch(0, 4)]
     assert partition.acquire("a", 0, log, WantedRecords(100), 0) == [Acquired(0, 4, 1)]
     assert partition.expire(10)
-    assert partition.acquire("a", 0, log, WantedRecords(100), 10) == [Acquired(0, 0, 2)]
-    assert partition.acquire("a", 1, log, WantedRecords(100), 10) == [Acquired(1, 1, 2)]
+    assert partition.acquire("a", 0, log, WantedRecords(100), 10) == [Acquired(0, 4, 2)]
+    assert partition.expire(20)
+    assert partition.acquire("a", 0, log, WantedRecords(100), 20) == [Acquired(0, 0, 3)]
+    assert partition.acquire("a", 1, log, WantedRecords(100), 20) == [Acquired(1, 1, 3)]
     with pytest.raises(ApiError):
-        partition.acknowledge("b", [Acknowledgement(0, 0, [1])], 10)
+        partition.acknowledge("b", [Acknowledgement(0, 0, [1])], 20)

@@ -16,15 +16,23 @@ from tests.spark.test_pipelines import described, iceberg, numbers, put, run
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def rows_of(directory: Path, format_: str) -> dict[int, str]:
-    if format_ == "iceberg":
-        found = iceberg(directory).scan().to_arrow()
-    else:
-        import pyarrow as pa
-        from deltalake import DeltaTable, QueryBuilder
+def all_rows(directory: Path, format_: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table_of(directory, format_).to_pylist()
+    return rows
 
-        table = DeltaTable(str(directory / "delta"))
-        found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
+
+def table_of(directory: Path, format_: str):
+    if format_ == "iceberg":
+        return iceberg(directory).scan().to_arrow()
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    table = DeltaTable(str(directory / "delta"))
+    return pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
+
+
+def rows_of(directory: Path, format_: str) -> dict[int, str]:
+    found = table_of(directory, format_)
     assert found.num_rows == len(set(found.column("n").to_pylist())), "a key is there twice"
     return dict(zip(found.column("n").to_pylist(), found.column("name").to_pylist(), strict=True))
 
@@ -74,6 +82,26 @@ def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:
     assert rows_of(tmp_path, "iceberg") == {1: "A", 3: "c"}
     [dead] = log.log.records("dead", 0)
     assert dict(dead.headers)["kafkalite.error"].startswith(b"is a change event without the row")
+
+
+def test_steps_keep_deletions_or_are_refused(spark, log, tmp_path: Path) -> None:
+    """A step that selected columns lost the mark: the deleted row was in the table, as its event's `before` has it."""
+    decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
+    log.log.put("t", 0, event("c", 1, None, "a"), event("c", 2, None, "b"), event("c", 3, None, "c"))
+
+    def go(sql: str) -> None:
+        steps = [{"sql": sql}]
+        run(spark, described(log, tmp_path, sink("iceberg") | {"key": ["n"]}, decode=decode, steps=steps))
+
+    with pytest.raises(PipelineError, match="steps: the rows have no column _deleted, which says"):
+        go("SELECT n, upper(name) AS name, _partition, _offset FROM input")
+    go("SELECT n, upper(name) AS name, _partition, _offset, _deleted FROM input")
+    assert rows_of(tmp_path, "iceberg") == {1: "A", 2: "B", 3: "C"}
+    nameless = b'{"op": "u", "after": {"n": 3}}'
+    log.log.put("t", 0, event("d", 2, "b", None), event("u", 1, "a", "gone"), (b"3", nameless))
+    # what the filter leaves out is deleted; null is no deletion
+    go("SELECT * EXCEPT (_deleted), _deleted OR name = 'gone' AS _deleted FROM input")
+    assert rows_of(tmp_path, "iceberg") == {3: None}
 
 
 def test_a_deletion_is_no_row_of_a_table_without_a_key(spark, log, tmp_path: Path) -> None:
@@ -154,3 +182,27 @@ def test_small_files_are_merged_and_old_snapshots_removed(spark, log, tmp_path: 
     (tmp_path / "checkpoints" / "p" / "query" / "commits" / ".2.crc").unlink(missing_ok=True)
     run(spark, pipeline)
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(12))
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta"])
+@pytest.mark.parametrize("key", [[], ["n"]])
+def test_an_object_gets_new_and_wider_fields(spark, log, format_: str, key: list[str], tmp_path: Path) -> None:
+    """As a nested message of Protobuf or an inner object does: also in an array, and in a map's values."""
+    place = sink(format_) | ({"key": key} if key else {})
+    first = {"n": "long", "at": "struct<x:int>", "many": "array<struct<a:int>>", "named": "map<string,struct<a:int>>"}
+    log.log.put("t", 0, (b"1", b'{"n": 1, "at": {"x": 1}, "many": [{"a": 1}], "named": {"k": {"a": 1}}}'))
+    run(spark, described(log, tmp_path, place, decode={"schema": first}))
+    second = {
+        "n": "long", "at": "struct<x:long,y:struct<z:string>>", "many": "array<struct<a:int,b:string>>",
+        "named": "map<string,struct<a:int,b:string>>",
+    }  # fmt: skip
+    value = b'{"n": 2, "at": {"x": 5000000000, "y": {"z": "z"}}, "many": [{"a": 2, "b": "b"}], "named": {"k": {"a": 2, "b": "b"}}}'
+    log.log.put("t", 0, (b"2", value))
+    run(spark, described(log, tmp_path, place, decode={"schema": second}))
+    log.log.put("t", 0, (b"3", b'{"n": 3}'))
+    run(spark, described(log, tmp_path, place, decode={"schema": first}))  # narrower rows go into it
+    found = {row["n"]: row for row in all_rows(tmp_path, format_)}
+    assert [found[1][name] for name in ("at", "many")] == [{"x": 1, "y": None}, [{"a": 1, "b": None}]]
+    assert [found[2][name] for name in ("at", "many")] == [{"x": 5_000_000_000, "y": {"z": "z"}}, [{"a": 2, "b": "b"}]]
+    assert [dict(found[n]["named"]) for n in (1, 2)] == [{"k": {"a": 1, "b": None}}, {"k": {"a": 2, "b": "b"}}]
+    assert sorted(found) == [1, 2, 3] and found[3]["at"] is None

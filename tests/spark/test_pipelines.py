@@ -126,6 +126,41 @@ def test_columns_that_are_found_and_a_table_that_grows(spark, log, tmp_path: Pat
     assert [json.loads(record.value)["n"] for record in log.log.records("dead", 0)] == [8]
 
 
+def test_objects_that_get_fields_later(spark, log, tmp_path: Path) -> None:
+    """They were left out without a word: columns that are found had the fields of the first batch for ever."""
+    from deltalake import DeltaTable
+
+    sinks = [{"format": "iceberg", "table": "t"}, {"format": "delta", "path": "delta"}]
+    pipeline = described(log, tmp_path, *sinks, decode={}, dead_letters={"topic": "dead"})
+    put(log, 0, 2, place={"x": 1}, many=[{"a": 1}], **{"odd.name": {"k": "v"}})
+    run(spark, pipeline)
+    put(
+        log,
+        2,
+        3,
+        place={"x": 2, "y": {"z": "deep"}},
+        many=[{"a": 2}, {"b": "more"}],
+        **{"odd.name": {"k": "v", "l": 1}},
+    )
+    put(log, 3, 4, place={"x": 3, "y": {"z": "deep", "w": 1.5}}, many=[])
+    run(spark, pipeline)
+    put(log, 4, 5, place={"x": "no number"})
+    run(spark, pipeline)
+    wanted = {
+        0: ({"x": 1, "y": None}, [{"a": 1, "b": None}], {"k": "v", "l": None}),
+        2: (
+            {"x": 2, "y": {"w": None, "z": "deep"}},
+            [{"a": 2, "b": None}, {"a": None, "b": "more"}],
+            {"k": "v", "l": 1},
+        ),
+        3: ({"x": 3, "y": {"w": 1.5, "z": "deep"}}, [], None),
+    }
+    for found in (iceberg(tmp_path).scan().to_arrow(), DeltaTable(f"{tmp_path}/delta").to_pyarrow_table()):
+        rows = {row["n"]: (row["place"], row["many"], row["odd.name"]) for row in found.to_pylist()}
+        assert sorted(rows) == [0, 1, 2, 3] and {n: rows[n] for n in wanted} == wanted
+    assert [json.loads(record.value)["n"] for record in log.log.records("dead", 0)] == [4]
+
+
 def test_a_lost_checkpoint_continues_where_the_table_ends(spark, log, tmp_path: Path) -> None:
     import shutil
 

@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import re
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -27,139 +24,20 @@ import structlog
 
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.interop.conftest import install, scratch
+from tests.suites.go_clients import confluent_kafka_go, franz_go, kafka_go, sarama, watermill
+from tests.suites.javascript_clients import confluent_kafka_javascript, kafkajs
 from tests.suites.kafka_tests import runner, suites
 from tests.suites.known import CAUSES
+from tests.suites.librdkafka_clients import confluent, librdkafka
+from tests.suites.running import HERE, ROOT, Outcome, Place, at_fixed_addresses, junit, run
 
-_HERE = Path(__file__).parent
-_ROOT = _HERE.parents[1]
 _SETTINGS = {"num.partitions": 4, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3}
 _RIGHTS = {"authorizer.enabled": True, "allow.everyone.if.no.acl.found": True}
-#: Of our own environment, which a suite must not see.
-_OURS = ("PYTHONPATH", "PYTEST_ADDOPTS", "ZOOKEEPER_URI")
-_RDKAFKA = "@confluentinc/kafka-javascript@1.10.1"
-_FRANZ = "github.com/twmb/franz-go@v1.22.2"
-_KAFKA_GO = "github.com/segmentio/kafka-go@v0.4.51"
-_SARAMA = "github.com/IBM/sarama@v1.61.1"
-_TOXIPROXY = "github.com/Shopify/toxiproxy/v2@v2.5.0"
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-#: Name of a test -> passed, failed or skipped.
-Outcome = Mapping[str, str]
-
-
-class Place(NamedTuple):
-    """Where a suite runs: the addresses of a cluster, a directory for its output, checkouts."""
-
-    kafka: str
-    http: str
-    output: Path
-    sources: Path | None
-    only: str = ""
-
-
-async def _run(place: Place, name: str, command: list[str], directory: Path, **environment: str) -> str:
-    """The output, which is also in a file. The exit code says nothing that the output does not say."""
-    own = {key: value for key, value in os.environ.items() if key not in _OURS} | environment
-    path = place.output / f"{name}.log"
-    with path.open("wb") as log:
-        process = await asyncio.create_subprocess_exec(*command, cwd=directory, env=own, stdout=log, stderr=log)
-        try:
-            await process.wait()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-    return _COLOURS.sub("", path.read_text(errors="replace"))
-
-
-def _junit(path: Path) -> Outcome:
-    """Of a report, which is removed; nothing if the suite did not even start."""
-    if not path.exists():
-        return {}
-    found: dict[str, str] = {}
-    for case in ElementTree.parse(path).getroot().findall(".//testcase"):
-        tags = {child.tag for child in case}
-        state = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
-        found[f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"] = state
-    path.unlink()
-    return found
-
-
-async def _franz_go(place: Place) -> Outcome:
-    directory = scratch("franz-go-suite", _HERE / "__main__.py")
-    install(
-        directory,
-        ["go", "mod", "init", "suites"],
-        ["go", "get", f"{_FRANZ.partition('@')[0]}@{_FRANZ.partition('@')[2]}"],
-    )
-    command = ["go", "test", "-mod=mod", "-count=1", "-v", "-timeout", "50m", "-run", place.only or "Test"]
-    command.append("github.com/twmb/franz-go/pkg/kgo")
-    text = await _run(
-        place, "franz-go", command, directory, KGO_SEEDS=place.kafka, KGO_TEST_RF="3", KGO_TEST_RECORDS="100000"
-    )
-    return _go_outcome(text)
-
-
-def _go_outcome(text: str) -> Outcome:
-    words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
-    return {name: words[word] for word, name in re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", text, re.MULTILINE)}
-
-
-async def _at_fixed_addresses(place: Place, name: str, suite: Path) -> str:
-    """The output of fixed/NAME.sh, which starts nodes of its own in a network namespace."""
-    with tempfile.TemporaryDirectory(prefix=f"suites-{name}-") as work:
-        path = os.pathsep.join([str(_ROOT), str(_ROOT / "cli")])
-        return await _run(
-            place, name, ["unshare", "--net", str(_HERE / "fixed" / f"{name}.sh")], suite,
-            WORK=work, SUITE=str(suite), ONLY=place.only, PYTHON=sys.executable, PYTHONPATH=path,
-            REPORT=str(place.output / f"{name}.xml"),
-        )  # fmt: skip
-
-
-def _go_source(module: str, directory: str) -> list[str]:
-    """A command that copies a module of the Go proxy into `directory`."""
-    found = f'$(go mod download -json {module} | sed -n \'s/.*"Dir": "\\(.*\\)".*/\\1/p\')'
-    return ["sh", "-c", f'cp -r "{found}" {directory} && chmod -R u+w {directory}']
-
-
-async def _kafka_go(place: Place) -> Outcome:
-    directory = scratch("kafka-go-suite", _HERE / "__main__.py")
-    install(directory, _go_source(_KAFKA_GO, "source"), ["sh", "-c", "cd source && go test -mod=mod -c -o ../tests ."])
-    return _go_outcome(await _at_fixed_addresses(place, "kafka-go", directory))
-
-
-async def _sarama(place: Place) -> Outcome:
-    directory = scratch("sarama-suite", _HERE / "__main__.py")
-    install(
-        directory,
-        _go_source(_SARAMA, "source"),
-        ["sh", "-c", "cd source && go test -mod=mod -tags functional -c -o ../tests ."],
-        _go_source(_TOXIPROXY, "proxy"),
-        ["sh", "-c", "cd proxy && go build -mod=mod -o ../toxiproxy ./cmd/server"],
-    )
-    return _go_outcome(await _at_fixed_addresses(place, "sarama", directory))
-
-
-async def _kafkajs(place: Place) -> Outcome:
-    assert place.sources is not None
-    directory = scratch("kafkajs-suite", place.sources / "kafkajs" / "package.json")
-    install(
-        directory,
-        ["cp", "-r", str(place.sources / "kafkajs"), "source"],
-        # Its husky would put hooks into the git directory around it, which is ours.
-        [
-            "sh",
-            "-c",
-            "cd source && HUSKY=0 HUSKY_SKIP_INSTALL=1 npm install --silent --no-audit --no-fund --legacy-peer-deps",
-        ],
-    )
-    await _at_fixed_addresses(place, "kafkajs", directory)
-    return _junit(place.output / "kafkajs.xml")
 
 
 async def _aiokafka(place: Place) -> Outcome:
     assert place.sources is not None
-    requirements = _HERE / "requirements-aiokafka.txt"
+    requirements = HERE / "requirements-aiokafka.txt"
     directory = scratch("aiokafka-suite", requirements)
     install(
         directory,
@@ -167,70 +45,15 @@ async def _aiokafka(place: Place) -> Outcome:
         [str(directory / "venv" / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(requirements)],
         ["cp", "-r", str(place.sources / "aiokafka"), "source"],
     )
-    await _at_fixed_addresses(place, "aiokafka", directory)
-    return _junit(place.output / "aiokafka.xml")
-
-
-async def _librdkafka(place: Place) -> Outcome:
-    directory = scratch("librdkafka-suite", _HERE / "__main__.py")
-    source = directory / "package" / "deps" / "librdkafka"
-    install(
-        directory,
-        ["sh", "-c", f"npm pack --silent {_RDKAFKA} && tar xzf *.tgz"],
-        ["sh", "-c", f"cd {source} && ./configure --disable-debug-symbols && make -j2 libs"],
-        ["sh", "-c", f"cd {source}/tests && make -j2 test-runner"],
-    )
-    config = "metadata.broker.list={}\ntest.topic.random=true\ntest.timeout.multiplier=3\n"
-    (source / "tests" / "test.conf").write_text(config.format(place.kafka))
-    text = await _run(
-        place,
-        "librdkafka",
-        # Those of its mock need no broker; quick, one at a time, as a broker of this version.
-        ["./test-runner", "-Q", "-L", "-p1", "-V", "4.2.0"],
-        source / "tests",
-        LD_LIBRARY_PATH=f"{source}/src:{source}/src-cpp",
-        **({"TESTS": place.only} if place.only else {}),
-    )
-    found = re.findall(r"Test (\d{4}_\w+) (PASSED|FAILED|SKIPPED)", text)
-    return {name: word.lower() for name, word in found}
-
-
-async def _pytest(place: Place, name: str, checkout: str, *arguments: str, **environment: str) -> Outcome:
-    assert place.sources is not None
-    requirements = _HERE / f"requirements-{name}.txt"
-    directory = scratch(f"{name}-suite", requirements)
-    python = directory / "venv" / "bin" / "python"
-    install(
-        directory,
-        [sys.executable, "-m", "venv", "venv"],
-        [str(python), "-m", "pip", "install", "-q", "-r", str(requirements)],
-    )
-    report = place.output / f"{name}.xml"
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "240", f"--junitxml={report}"]
-    chosen = ["-k", place.only] if place.only else []
-    await _run(place, name, [*command, *chosen, *arguments], place.sources / checkout, **environment)
-    return _junit(report)
-
-
-async def _confluent(place: Place) -> Outcome:
-    outcome: dict[str, str] = {}
-    for protocol in ("classic", "consumer"):
-        tests = [
-            f"tests/integration/{each}" for each in ("admin", "consumer", "producer", "serialization", "share_consumer")
-        ]
-        found = await _pytest(
-            place, "confluent", "confluent-kafka-python", *tests, "tests/integration/schema_registry/_sync",
-            BROKERS=place.kafka, SR_URL=place.http, TEST_CONSUMER_GROUP_PROTOCOL=protocol,
-        )  # fmt: skip
-        outcome |= {f"{protocol}: {name}": state for name, state in found.items()}
-    return outcome
+    await at_fixed_addresses(place, "aiokafka", directory)
+    return junit(place.output / "aiokafka.xml")
 
 
 async def _kafka_python(place: Place) -> Outcome:
     command = [sys.executable, "-m", "pytest", "-q", "tests/interop/test_kafka_python_suite.py"]
     report = place.output / "kafka-python.xml"
-    await _run(place, "kafka-python", [*command, f"--junitxml={report}"], _ROOT, KAFKALITE_INTEROP="all")
-    return _junit(report)
+    await run(place, "kafka-python", [*command, f"--junitxml={report}"], ROOT, KAFKALITE_INTEROP="all")
+    return junit(report)
 
 
 def _of_kafka(name: str, suite: runner.Suite) -> Callable[[Place], Awaitable[Outcome]]:
@@ -249,14 +72,19 @@ class Suite(NamedTuple):
 
 _SHORT_LOCKS = {"group.share.record.lock.duration.ms": 1000, "group.share.min.record.lock.duration.ms": 1000}
 SUITES: Mapping[str, Suite] = {
-    "franz-go": Suite(_franz_go, {}),
-    "librdkafka": Suite(_librdkafka, _RIGHTS),
+    "franz-go": Suite(franz_go, {}),
+    "librdkafka": Suite(librdkafka, _RIGHTS),
     "kafka-python": Suite(_kafka_python, {}),
-    "confluent": Suite(_confluent, {**_RIGHTS, **_SHORT_LOCKS}, needs_sources=True),
-    "kafka-go": Suite(_kafka_go, {}, has_nodes=True),
-    "sarama": Suite(_sarama, {}, has_nodes=True),
+    "confluent": Suite(confluent, {**_RIGHTS, **_SHORT_LOCKS}, needs_sources=True),
+    "confluent-kafka-go": Suite(confluent_kafka_go, _RIGHTS),
+    "confluent-kafka-javascript": Suite(
+        confluent_kafka_javascript, {**_RIGHTS, "num.partitions": 1}, needs_sources=True
+    ),
+    "watermill": Suite(watermill, {"num.partitions": 1}),
+    "kafka-go": Suite(kafka_go, {}, has_nodes=True),
+    "sarama": Suite(sarama, {}, has_nodes=True),
     "aiokafka": Suite(_aiokafka, {}, needs_sources=True, has_nodes=True),
-    "kafkajs": Suite(_kafkajs, {}, needs_sources=True, has_nodes=True),
+    "kafkajs": Suite(kafkajs, {}, needs_sources=True, has_nodes=True),
     **{name: Suite(_of_kafka(name, suite), {}, has_nodes=True) for name, suite in suites.ALL.items()},
 }
 
@@ -283,6 +111,7 @@ def _reported(name: str, output: Path, outcome: Outcome) -> bool:
     states = list(outcome.values())
     click.echo(
         f"{name}: {states.count('passed')} passed, {states.count('failed')} failed, {states.count('skipped')} skipped"
+        + (f", {states.count('inside')} look inside the broker" if "inside" in states else "")
     )
     is_well = bool(states)
     if not states:

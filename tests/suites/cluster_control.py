@@ -16,6 +16,8 @@ With `--in-process` the nodes run in this process, and brokers are added one by 
     POST   /clusters/ID/brokers/N/start   -> {"listeners": {NAME: "HOST:PORT"}}; stop
     POST   /clusters/ID/settle            returns when all nodes have the same metadata
 
+With `--in-loop` the nodes of the first kind run in this process, too (docs/adr/0065); they cannot be killed.
+
 Settings have Kafka's names; those that a node of ours refuses are left out and named in "ignored". An error is status 400
 (what was asked) or 500 (what a node did), with {"error": text}.
 """
@@ -36,19 +38,14 @@ from typing import Any
 
 import structlog
 
-from kafkalite.config import broker_config
 from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
-from tests.suites.broker_settings import as_named, translated
+from tests.suites.cluster_in_loop import ClusterInLoop, Loop
+from tests.suites.kafka_settings import DEFAULTS, as_named, node_settings
 from tests.suites.loopback_clusters import LoopbackClusters
 
-#: What tests of Kafka expect of a cluster unless they say otherwise.
-_SETTINGS: Mapping[str, object] = {
-    "group.initial.rebalance.delay.ms": 0,
-    "offsets.topic.num.partitions": 5,
-    "transaction.state.log.num.partitions": 5,
-    "zookeeper.session.timeout.ms": 6000,
-}
+#: Nodes are processes: one that is killed should be missed soon.
+_DEFAULTS: Mapping[str, object] = {**DEFAULTS, "zookeeper.session.timeout.ms": 6000}
 
 
 class BadQuestion(ValueError):
@@ -58,20 +55,26 @@ class BadQuestion(ValueError):
 class Clusters:
     """Those that were asked for, on one ZooKeeper, each below a chroot of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_in_loop: bool = False) -> None:
         self._directory = directory
         self._numbers = itertools.count(1)
-        self._clusters: dict[str, ProcessCluster] = {}
+        self._clusters: dict[str, ProcessCluster | ClusterInLoop] = {}
+        self._loop = Loop() if is_in_loop else None
         # No node: the server of ZooKeeper only.
         self._zookeeper = ProcessCluster(directory / "zookeeper", nodes=0)
 
     def start(self) -> None:
-        self._zookeeper.start()
+        if self._loop is None:
+            self._zookeeper.start()
+        else:
+            self._loop.start()
 
     def close(self) -> None:
         for name in list(self._clusters):
             self.remove(name)
         self._zookeeper.close()
+        if self._loop is not None:
+            self._loop.close()
 
     def create(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Raises BadQuestion, ProcessFailed."""
@@ -79,28 +82,34 @@ class Clusters:
         if not ids or ids != list(range(ids[0], ids[0] + len(ids))):
             raise BadQuestion(f"brokers: consecutive ids are needed, not {ids}")
         name = f"c{next(self._numbers)}"
-        rest, security = translated(_as_kafka(question.get("settings", {})), self._directory / name)
-        settings, ignored = _known(rest)
-        settings |= _security(self._directory / name, question.get("security", "PLAINTEXT"), question.get("users", {}))
-        own = {int(broker): _known(_replicas(each)) for broker, each in question.get("own_settings", {}).items()}
-        cluster = ProcessCluster(
-            self._directory / name,
-            nodes=len(ids),
-            first_id=ids[0],
-            settings=settings | security,
-            own_settings={broker: known for broker, (known, _) in own.items()},
-            zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
-            log_dirs=int(question.get("disks", 1)),
-        )
+        directory, nodes, disks = self._directory / name, len(ids), int(question.get("disks", 1))
+        security = _security(directory, question.get("security", "PLAINTEXT"), question.get("users", {}))
+        found = node_settings(question.get("settings", {}), directory, defaults=_DEFAULTS)
+        settings, ignored = found.taken | security, found.ignored
+        own = {
+            int(broker): node_settings(each, directory / f"settings-{broker}", defaults={})
+            for broker, each in question.get("own_settings", {}).items()
+        }
+        taken = {broker: each.taken for broker, each in own.items()}
+        cluster: ProcessCluster | ClusterInLoop
+        if self._loop is None:
+            cluster = ProcessCluster(
+                directory, nodes=nodes, first_id=ids[0], settings=settings, own_settings=taken, log_dirs=disks,
+                zookeeper=f"{self._zookeeper.zookeeper_connect}/{name}",
+            )  # fmt: skip
+        else:
+            cluster = ClusterInLoop(
+                self._loop, directory, nodes=nodes, first_id=ids[0], settings=settings, own_settings=taken, log_dirs=disks,
+            )  # fmt: skip
         try:
             cluster.start()
         except BaseException:
             cluster.close()
             raise
         self._clusters[name] = cluster
-        for _, refused in own.values():
-            ignored |= refused
-        brokers = {str(broker): as_named(cluster.kafka(broker), security) for broker in ids}
+        for each in own.values():
+            ignored |= each.ignored
+        brokers = {str(broker): as_named(cluster.kafka(broker), settings) for broker in ids}
         return {"id": name, "bootstrap": ",".join(brokers.values()), "brokers": brokers, "ignored": ignored}
 
     def change(self, name: str, broker: int, verb: str) -> None:
@@ -125,7 +134,7 @@ class Clusters:
         cluster.close()
         cluster.remove()
 
-    def _found(self, name: str) -> ProcessCluster:
+    def _found(self, name: str) -> ProcessCluster | ClusterInLoop:
         if name not in self._clusters:
             raise BadQuestion(f"there is no cluster {name}")
         return self._clusters[name]
@@ -151,43 +160,6 @@ def _security(directory: Path, protocol: str, users: Mapping[str, str]) -> dict[
         "inter.broker.username": node,
         "inter.broker.password": f"file:{directory / 'password'}",
     }
-
-
-#: Key of Kafka -> ours, which does the same.
-_OTHER_NAMES = {"producer.id.expiration.check.interval.ms": "log.retention.check.interval.ms"}
-
-
-def _as_kafka(asked: Mapping[str, Any]) -> dict[str, object]:
-    """With what makes ours behave as Kafka does without the setting."""
-    settings = {**_SETTINGS, **asked}
-    settings = _replicas({"default.replication.factor": 1, **settings})
-    # A node's session must end before its leader may be missed.
-    lag_ms = int(settings.get("replica.lag.time.max.ms", 30_000))
-    settings["zookeeper.session.timeout.ms"] = min(settings["zookeeper.session.timeout.ms"], lag_ms * 3 // 4)
-    return settings
-
-
-def _replicas(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Topics that a client's use creates have as many replicas as others."""
-    if "default.replication.factor" not in settings:
-        return dict(settings)
-    return {"auto.create.topics.replication.factor": settings["default.replication.factor"], **settings}
-
-
-def _known(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
-    """What a node of ours takes, and why not the others."""
-    taken: dict[str, object] = {}
-    refused: dict[str, str] = {}
-    needed = {key: str(settings[key]) for key in ("zookeeper.session.timeout.ms",) if key in settings}
-    for asked, value in settings.items():
-        key = _OTHER_NAMES.get(asked, asked)
-        try:
-            broker_config({**needed, key: str(value)})
-        except ConfigError as error:
-            refused[asked] = str(error)
-        else:
-            taken[key] = value
-    return taken, refused
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -259,7 +231,11 @@ def main() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     with tempfile.TemporaryDirectory(prefix="kafkalite-suites-", dir=os.environ.get("SUITES_DIRECTORY")) as directory:
-        clusters = LoopbackClusters(Path(directory)) if "--in-process" in sys.argv else Clusters(Path(directory))
+        clusters: Clusters | LoopbackClusters
+        if "--in-process" in sys.argv:
+            clusters = LoopbackClusters(Path(directory))
+        else:
+            clusters = Clusters(Path(directory), is_in_loop="--in-loop" in sys.argv)
         handler = type("_OwnHandler", (_Handler,), {"clusters": clusters})
         try:
             clusters.start()

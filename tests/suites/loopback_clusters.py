@@ -27,9 +27,12 @@ from kafkalite.node.node import Node
 from kafkalite.rpc import server_connection
 from kafkalite.security.principal import Principal
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
-from tests.suites.kafka_settings import CONTROL, CONTROL_PRINCIPAL, of_node
+from tests.suites.kafka_settings import node_settings
 
 _T = TypeVar("_T")
+#: A Kafka listener on top of the test's own, in plain text, whose clients may do everything.
+CONTROL = "CLUSTERCONTROL"
+CONTROL_PRINCIPAL = "User:cluster_control"
 _READY_S = 60.0
 #: Bound port -> whom its clients are, for listeners where Kafka's tests have a principal builder of their own.
 _principals: dict[int, Principal] = {}
@@ -113,6 +116,21 @@ class _Cluster:
                 await asyncio.sleep(0.02)
 
 
+def _of_node(broker_id: int, asked: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """(what the node takes, key -> why it does not take it)."""
+    found = node_settings(asked, directory / f"settings-{broker_id}", plain_listeners={CONTROL: "127.0.0.1:0"})
+    users = (str(found.taken.get("super.users", "")), CONTROL_PRINCIPAL)
+    own = {
+        "broker.id": broker_id,
+        "log.dirs": list(found.log_dirs) or [str(directory / f"node-{broker_id}")],
+        "zookeeper.connect": "127.0.0.1:2181",
+        "super.users": ";".join(filter(None, users)),
+        "http.port": -1,
+        "rpc.port": 0,
+    }
+    return {**found.taken, **own}, found.ignored
+
+
 def _snapshot(node: Node) -> str:
     cache = node.metadata
     topics = {name: sorted((cache.topic(name) or {}).items()) for name in sorted(cache.all_topics())}
@@ -152,7 +170,7 @@ class LoopbackClusters:
         """Note a broker's settings; `start` starts it. Also for one that is there, with other settings."""
         cluster, broker = self._found(name), int(question["broker"])
         cluster.directory.mkdir(parents=True, exist_ok=True)
-        taken, ignored = of_node(broker, question.get("settings", {}), cluster.directory)
+        taken, ignored = _of_node(broker, question.get("settings", {}), cluster.directory)
         cluster.settings[broker] = taken
         cluster.principals[broker] = {CONTROL: CONTROL_PRINCIPAL, **question.get("principals", {})}
         return {"ignored": ignored}

@@ -200,7 +200,7 @@ _SEEN_TO_RUN = (
 _SERVICES = (
     (
         "The Java client's Admin 4.4.0, every method",
-        "About 430 calls in one fixed order, right ones and wrong ones, on Apache Kafka 4.4.0 and on kafkalite (tests/interop/test_admin_answers.py). Results and classes of exceptions are the same, but for: methods of KRaft (unregisterController, describeMetadataQuorum, addRaftVoter), loggers of brokers (no resource here), names and synonyms of settings, `retention.bytes` below -1 (refused; Kafka takes it for no limit), names of broker settings that do not exist (refused; Kafka stores them), wrong values of client metrics and of brokers (INVALID_CONFIG or INVALID_REQUEST), both SCRAM mechanisms of a user in one request (accepted), offsets of a share group that does not exist (an error) or below zero (refused), AlterReplicaLogDirs of a topic that does not exist (REPLICA_NOT_AVAILABLE). The texts of errors are ours.",
+        "About 430 calls in one fixed order, right ones and wrong ones, on Apache Kafka 4.4.0 and on kafkalite (tests/interop/test_admin_answers.py). Results and classes of exceptions are the same, but for: methods of KRaft (unregisterController, describeMetadataQuorum, addRaftVoter), loggers of brokers (no resource here), names and synonyms of settings, `retention.bytes` below -1 (refused; Kafka takes it for no limit), names of broker settings that do not exist (refused; Kafka stores them), wrong values of client metrics (INVALID_CONFIG), both SCRAM mechanisms of a user in one request (accepted), offsets of a share group that does not exist (an error) or below zero (refused). The texts of errors are ours.",
     ),
     (
         "Clients of years ago",
@@ -233,6 +233,10 @@ _SERVICES = (
     (
         "Apache Flink 2.1, connector 4.0.1",
         "A bounded source and the exactly-once sink with both ways to name transactions (INCREMENTING; POOLING, which asks ListTransactions); the job fails and goes on from a checkpoint several times, each node is killed with -9: 60,000 of 60,000 records once, no transaction stays open.",
+    ),
+    (
+        "Spring Kafka 4.0 (Java client 4.1.1)",
+        "Listener containers with three threads that copy 20,000 records, a transaction for each batch; `group.protocol` classic and consumer. The listener fails at every thousandth record, so that transactions are aborted and read again; each node is killed with -9. Its `KafkaAdmin` creates the topic. A reader afterwards has each record once.",
     ),
 )
 

@@ -8,7 +8,7 @@ from kafkalite.telemetry.advice import ADVICE
 MEANS = {
     "zookeeper.away": "The named brokers have had no answer from ZooKeeper for a third of the session timeout.",
     "zookeeper.foreign": "ZooKeeper answers, but has no data of this cluster, or those of another one.",
-    "zookeeper.open": "`zookeeper.set.acl` or `zookeeper.auth` is set, but the named znodes can be changed by any client of ZooKeeper.",
+    "zookeeper.open": "`zookeeper.set.acl` or `zookeeper.auth` is set, but the named znodes can be changed by any client of ZooKeeper, or belong to somebody else's identity.",
     "listener.open": "Clients on other machines can use a listener without authentication, and nobody has said that this is on purpose.",
     "broker.unreachable": "The node that answers cannot connect to the named broker, or got no response from it.",
     "disk.offline": "A log directory failed: its device reported an error, or did not answer in time.",

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from kafkalite_pipelines import Pipeline
+    from kafkalite_pipelines import IcebergSink, Pipeline
     from kafkalite_pipelines.definition import Sink
+
+#: A target that the pipeline writes already.
+_OWN = "is the file's own; --same-sinks if that is meant"
 
 
 def bound(text: str) -> Any:
@@ -63,26 +66,31 @@ def targets(
         check_topic(topic)
         if pipeline.source.reads(topic):
             raise click.UsageError(f"--topic {topic} is the topic that is read")
-        return (
-            next(
-                (dataclasses.replace(s, topic=topic) for s in pipeline.sinks if isinstance(s, TopicSink)),
-                TopicSink(topic),
-            ),
-        )
+        topics = [sink for sink in pipeline.sinks if isinstance(sink, TopicSink)]
+        if any(sink.topic == topic for sink in topics):
+            raise click.UsageError(f"--topic {topic} {_OWN}")
+        return (dataclasses.replace(topics[0], topic=topic) if topics else TopicSink(topic),)
     if table is not None:
         if not TABLE.fullmatch(table):
             raise click.UsageError(f"--table: {table!r} is not a name or namespace.name")
-        found = next((s for s in pipeline.sinks if isinstance(s, IcebergSink)), IcebergSink(table))
-        if found.table == table and found in pipeline.sinks:
-            raise click.UsageError(f"--table {table} is the file's own; --same-sinks if that is meant")
-        return (dataclasses.replace(found, table=table),)
+        tables = [sink for sink in pipeline.sinks if isinstance(sink, IcebergSink)]
+        wanted = dataclasses.replace(tables[0], table=table) if tables else IcebergSink(table)
+        if any(_place(sink) == _place(wanted) for sink in tables):
+            raise click.UsageError(f"--table {table} {_OWN}")
+        return (wanted,)
     assert path is not None
-    for sink in pipeline.sinks:
-        if isinstance(sink, DeltaSink | ParquetSink):
-            if sink.path == path:
-                raise click.UsageError(f"--path {path} is the file's own; --same-sinks if that is meant")
-            return (dataclasses.replace(sink, path=path),)
+    paths = [sink for sink in pipeline.sinks if isinstance(sink, DeltaSink | ParquetSink)]
+    if any(pipeline.place(sink.path) == pipeline.place(path) for sink in paths):
+        raise click.UsageError(f"--path {path} {_OWN}")
+    if paths:
+        return (dataclasses.replace(paths[0], path=path),)
     raise click.UsageError("--path needs a delta or parquet sink in the file; use --table")
+
+
+def _place(sink: IcebergSink) -> tuple[str, ...]:
+    """Equal for two sinks that write to one table."""
+    table = sink.table if "." in sink.table else f"default.{sink.table}"
+    return table, sink.warehouse, str(sorted(sink.catalog.items()))
 
 
 def check_topic(topic: str) -> None:

@@ -37,5 +37,5 @@ class LogSettings:
         50, "maximum share of local replicas that may be set aside as strays at once, in percent", low=0, high=100
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
-        0, "rate at which a replica is copied between disks of the node; 0: no fixed limit", low=0
+        0, "rate at which a replica is copied between disks of the node; 0: no fixed limit", low=0, dynamic=True
     )

@@ -119,7 +119,9 @@ class OffsetCommits:
         knows_epochs: bool,
     ) -> GroupEntry:
         """The group, if this member may commit these offsets; it is made if there is none."""
-        entry = self._find(group_id)
+        # Kafka answers a member of a group without a name as one of any group that is not there.
+        is_named = group_id or is_transactional or generation < 0
+        entry = self._find(group_id) if is_named else None
         if entry is None:
             if generation >= 0 and knows_epochs:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
@@ -168,6 +170,8 @@ class OffsetCommits:
 
     def offsets_of(self, group_id: str, member_id: str | None = None, epoch: int = -1) -> GroupOffsets:
         """The group's offsets; an unknown group has none. `member_id`, `epoch`: as a member of a consumer group says."""
+        if not group_id:  # as with Kafka, for the oldest of clients
+            return GroupOffsets()
         entry = self._find(group_id)
         if entry is None:
             return GroupOffsets()

@@ -67,7 +67,7 @@ class GroupRemoval:
 
     async def delete_group(self, group_id: str) -> None:
         """Raises ApiError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
-        entry = self._find(group_id)
+        entry = self._find(group_id) if group_id else None
         if entry is None or entry.is_dead or not entry.is_listed:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         if not entry.is_empty:

@@ -51,18 +51,17 @@ def produce(
     at_once: list[tuple[int, Buffer]] = []
     unverified: dict[Asker, list[Waiter]] = {}
     for index, (key, records) in enumerate(partitions):
-        guard = 0
         if len(records) >= _BATCH_BYTES and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
             producer_id, epoch, sequence = _PRODUCER(records)
             guard = serving.begin_verification(key, producer_id, epoch, sequence, begins_at_zero=adds)
-        if guard:
             asker = Asker(transactional_id, producer_id, epoch, adds)
-            # The buffer is the connection's: it will hold something else when the answer comes.
-            kept = records if isinstance(records, bytes) else bytes(records)
-            waiter = Waiter(key, sequence, guard, partial(pending.answered, index, kept))
-            unverified.setdefault(asker, []).append(waiter)
-        else:
-            at_once.append((index, records))
+            if guard or verifier.is_waiting(asker, key):
+                # The buffer is the connection's: it will hold something else when the answer comes.
+                kept = records if isinstance(records, bytes) else bytes(records)
+                waiter = Waiter(key, sequence, guard, partial(pending.answered, index, kept))
+                unverified.setdefault(asker, []).append(waiter)
+                continue
+        at_once.append((index, records))
     if not unverified:
         serving.produce(acks, timeout_ms, partitions, done, guards={})
         return

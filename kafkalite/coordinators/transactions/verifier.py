@@ -46,7 +46,7 @@ Done = Callable[[ErrorCode, int], Flush | None]
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A batch that would begin a transaction; `guard` is from `begin_verification`, just now."""
+    """A batch that would begin a transaction, or comes behind one that would; `guard` is from `begin_verification`, just now."""
 
     partition: TopicPartition
     sequence: int
@@ -90,6 +90,12 @@ class TransactionVerifier:
     def close(self) -> None:
         """Give up the connections."""
         self._channels.close()
+
+    def is_waiting(self, asker: Asker, partition: TopicPartition) -> bool:
+        """Whether a batch for the partition waits for the coordinator. A later one has to wait behind it even if there is nothing to ask
+        any more (the transaction has begun meanwhile, with a batch before both): it would be out of order."""
+        line = self._lines.get(asker)
+        return line is not None and any(partition in inquiry.guards for inquiry in line)
 
     def ask(self, asker: Asker, waiters: Sequence[Waiter]) -> None:
         """Call each one's `done` once, maybe at once, with the coordinator's answer; for each partition in order of calls."""

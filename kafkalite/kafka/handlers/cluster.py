@@ -45,6 +45,8 @@ _ZERO_MIN_FROM = 4
 #: From this version of Metadata on, a leader without the client's listener is an error of its own (as in Kafka).
 _LISTENER_NOT_FOUND_FROM = 6
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+#: Of a refusal.
+TOPIC_NAME_RULE = "a topic's name has letters, digits, '.', '_' and '-', at most 249 of them"
 #: Metadata of more partitions is put together in slices.
 _PARTITIONS_AT_ONCE = 500
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -74,6 +76,9 @@ class ClusterHandlers:
 
     def api_versions(self, request: Request, message: wire.ApiVersionsRequest) -> wire.ApiVersionsResponse:
         response = wire.ApiVersionsResponse
+        authenticator = request.connection.authenticator
+        if authenticator is not None and authenticator.is_exchanging:
+            return response(error_code=int(ErrorCode.ILLEGAL_SASL_STATE))
         if request.version >= 3 and not (
             _SOFTWARE_NAME.fullmatch(message.client_software_name)
             and _SOFTWARE_NAME.fullmatch(message.client_software_version)

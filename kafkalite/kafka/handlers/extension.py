@@ -55,6 +55,11 @@ class ExtensionHandlers:
         access = self._services.rights.access
         if access.authorizer is None:
             return await self._within_rate(request, api, asked)
+        for need in api.needs:
+            if need.scope is Scope.HIDE and api.mentions is not None:
+                assert api.narrow is not None
+                seen = await sliced(request, self._seen(request, need, dict.fromkeys(api.mentions(asked))))
+                asked = api.narrow(asked, seen.__contains__)
         denied = (
             set()
             if api.names is None
@@ -82,6 +87,16 @@ class ExtensionHandlers:
                 elif not self._services.rights.access.meets(request, need, name):
                     denied.add(name)
         return denied
+
+    def _seen(self, request: Request, need: Need, names: Iterable[str]) -> Steps[set[str]]:
+        """The names that the user may see."""
+        is_visible = self._services.rights.access.visible(request, need)
+        seen: set[str] = set()
+        for name in names:
+            yield
+            if is_visible(name):
+                seen.add(name)
+        return seen
 
     async def _within_rate(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
         """Serve what the quota of changes has room for, as of Kafka's requests (`kafka.mutations`). Raises ApiError."""

@@ -15,7 +15,7 @@ from kafkalite.kafka.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSIO
 from kafkalite.kafka.kept_fetches import KEPT_FROM, KeptFetches
 from kafkalite.kafka.pieces import pieces_of
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.model import NO_TOPIC_ID, Buffer, TopicId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, Buffer, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.replica.client_fetch import LIGHT_STEP, STEP, ClientFetch, FetchAnswer, FetchEntry, FetchTerms, Steps
 from kafkalite.security.acl import Operation, ResourceType
@@ -242,6 +242,7 @@ class FetchHandlers:
                     partition.partition_max_bytes,
                     partition.current_leader_epoch,
                     topic_id,
+                    LeaderEpoch(partition.last_fetched_epoch),
                 )
                 if refusal is not entry.refusal:
                     entry.refusal = refusal

@@ -10,10 +10,15 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.changes import SETTINGS
+from kafkalite.security.principal import Principal
 
 #: The numbers of KIP-554.
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NUMBERS = {name: number for number, name in _MECHANISMS.items()}
+_OF_NODES = (
+    "the user is the nodes': only a user of super.users may change its credentials, or somebody with the nodes' access to ZooKeeper"
+    " (admin users set --zookeeper)"
+)
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
     _Deletion = wire.AlterUserScramCredentialsRequest.ScramCredentialDeletion
@@ -86,12 +91,22 @@ class SaslHandlers:
             by_name.setdefault(upsertion.name, ([], []))[1].append(upsertion)
         for name, (deletions, upsertions) in by_name.items():
             code, text = self._check_alteration(name, deletions, upsertions)
+            if not code and not self._may_alter(request, name):
+                code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _OF_NODES
             if not code:
                 code, text = await self._change(name, deletions, upsertions)
+            if not code:
+                self._services.rights.access.changed(request, "user.credentials_changed", user=name)
             results.append(result(name, int(code), text or None))
         if not all(each.error_code for each in results):
             await self._services.known_everywhere(SETTINGS)
         return response(results=results)
+
+    def _may_alter(self, request: Request, name: str) -> bool:
+        """A user who sets the password of the nodes' user can act as a node: the right to alter the cluster is not enough (ADR 64)."""
+        if Principal("User", name) not in self._services.node_principals:
+            return True
+        return self._services.rights.access.is_super_user(request)
 
     def _check_alteration(
         self, name: str, deletions: list[_Deletion], upsertions: list[_Upsertion]

@@ -7,12 +7,14 @@ from uuid import UUID
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.client_metrics import MAX_CONTENT_BYTES, MAX_POINTS, MAX_PUSH_BYTES, ClientMetrics, MetricsClient
+from kafkalite.kafka.client_instances import InstanceKey, MetricsClient
+from kafkalite.kafka.client_metrics import MAX_CONTENT_BYTES, MAX_POINTS, MAX_PUSH_BYTES, ClientMetrics
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.record.compression import Codec
 from kafkalite.record.inflating import pieces
+from kafkalite.security.fair_room import user_of
 from kafkalite.telemetry.otlp import Point, read_points
 
 #: In the order in which clients should choose.
@@ -35,7 +37,7 @@ class TelemetryHandlers:
         instance_id = message.client_instance_id
         while instance_id in _RESERVED:  # a new client
             instance_id = UUID(bytes=self._services.entropy(16), version=4).bytes
-        found = self._metrics.asked(instance_id, _client(request, instance_id))
+        found = self._metrics.asked(_key(request, instance_id), _client(request, instance_id))
         return wire.GetTelemetrySubscriptionsResponse(
             client_instance_id=instance_id,
             subscription_id=found.subscription_id,
@@ -50,17 +52,17 @@ class TelemetryHandlers:
         instance_id = message.client_instance_id
         if instance_id in _RESERVED:
             raise api_error(ErrorCode.INVALID_REQUEST, "a push without the id of the client's instance")
-        client = _client(request, instance_id)
+        key, client = _key(request, instance_id), _client(request, instance_id)
         data = message.metrics
         if message.compression_type and message.compression_type not in _CODECS:
             raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        self._metrics.check_push(instance_id, client, message.subscription_id, len(data), is_last=message.terminating)
+        self._metrics.check_push(key, client, message.subscription_id, len(data), is_last=message.terminating)
         if data:
             work = partial(_read, message.compression_type, data)
             points, seconds = await request.connection.listener.lane.run(request.connection.owner, work)
             if request.throttle is not None:
                 request.throttle.work_s += seconds
-            self._metrics.took(instance_id, points)
+            self._metrics.took(key, points)
         return wire.PushTelemetryResponse()
 
 
@@ -70,6 +72,10 @@ def _read(codec: int, data: bytes) -> list[Point]:
         return read_points(b"".join(pieces(codec, data, limit_bytes=MAX_CONTENT_BYTES)), MAX_POINTS)
     except (ValueError, ApiError) as error:
         raise api_error(ErrorCode.INVALID_RECORD, f"the metrics cannot be read: {error}") from None
+
+
+def _key(request: Request, instance_id: bytes) -> InstanceKey:
+    return InstanceKey(user_of(request.principal, request.client_host), instance_id)
 
 
 def _client(request: Request, instance_id: bytes) -> MetricsClient:

@@ -40,6 +40,8 @@ class TokenHandlers:
         code, made = ErrorCode.NONE, None
         try:
             _check_connection(request)
+            if owner in self._services.node_principals:  # a login with it would be refused, too (ADR 64)
+                raise api_error(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
             if owner != requester and not self._access.may(
                 request, Operation.CREATE_TOKENS, ResourceType.USER, str(owner)
             ):

@@ -10,7 +10,7 @@ from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
-from kafkalite.kafka.handlers.cluster import is_topic_name
+from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
 from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
@@ -25,6 +25,8 @@ _DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.H
 #: From this version on, the response has the topic's configuration.
 _CONFIGS_FROM = 5
 _DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
+#: From this version of DeleteTopics on, there is an error for deletions that are switched off.
+_DISABLED_FROM = 3
 
 
 class TopicHandlers:
@@ -135,7 +137,10 @@ class TopicHandlers:
                 if not result.error:
                     deleted.append(result.topic)
                 raw_id = wanted[result.topic] or known.get(result.topic, ZERO_UUID)
-                answers.append(result_class(result.topic, raw_id, result.error, result.message or None))
+                code = int(result.error)
+                if code == ErrorCode.TOPIC_DELETION_DISABLED and request.version < _DISABLED_FROM:
+                    code = int(ErrorCode.INVALID_REQUEST)
+                answers.append(result_class(result.topic, raw_id, code, result.message or None))
         await self._until(lambda: self._are_gone(deleted), deadline)
         return wire.DeleteTopicsResponse(responses=answers)
 
@@ -246,10 +251,7 @@ def _new_topic_problem(topic: wire.CreateTopicsRequest.CreatableTopic, times: in
     if times > 1:
         return ErrorCode.INVALID_REQUEST, "the topic is named twice"
     if not is_topic_name(topic.name):
-        return (
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "a topic's name has letters, digits, '.', '_' and '-', at most 249 of them",
-        )
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_NAME_RULE
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         return ErrorCode.INVALID_REQUEST, "an assignment and counts exclude each other"
     if len({entry.partition_index for entry in topic.assignments}) < len(topic.assignments):

@@ -52,6 +52,23 @@ def find_divergence(
     return None
 
 
+def reader_divergence(
+    epoch: LeaderEpoch, end_offset: Offset, *, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch
+) -> Divergence | OutOfRange | None:
+    """The same for a client that says in which epoch it has read up to `fetch_offset`; no replica is meant.
+
+    Args:
+        epoch, end_offset: what a client hears of `last_fetched_epoch` (ReadableLog.epoch_end_for_clients).
+
+    Source: Kafka 4.3 Partition.readRecords.
+    """
+    if epoch == NO_LEADER_EPOCH:
+        return OutOfRange()
+    if epoch < last_fetched_epoch or end_offset < fetch_offset:
+        return Divergence(epoch, end_offset)
+    return None
+
+
 def truncation_offset(
     epoch_end: EpochEnd, *, log_start_offset: Offset, log_end_offset: Offset, divergence: Divergence
 ) -> Offset:

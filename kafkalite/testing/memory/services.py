@@ -65,6 +65,7 @@ from kafkalite.replica.requests import (
 )
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import Broker
+from kafkalite.security.principal import Principal
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -98,6 +99,7 @@ class MemoryServices:
         self.random = random.Random(1)
         self.entropy: Callable[[int], bytes] = random.Random(2).randbytes
         self.security: dict[str, ListenerSecurity] = {}
+        self.node_principals: frozenset[Principal] = frozenset()
         #: User -> mechanism -> credential as text.
         self.users: dict[str, dict[str, str]] = {}
         self.supervisor = supervisor

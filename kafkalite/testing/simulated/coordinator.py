@@ -39,11 +39,11 @@ from kafkalite.coordination.verbs import (
 )
 from kafkalite.coordination.watches import EventType, WatchKind, WatchTable
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.testing.simulated.zookeeper_server import SimServer
 from kafkalite.testing.simulated.zookeeper_wire import Direction, Read, Request, ZooKeeperWrite
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulated.zookeeper import SimZooKeeper
-    from kafkalite.testing.simulated.zookeeper_server import SimServer
 
 #: How many requests of get_many and multi_many are under way at once.
 _WINDOW = 256
@@ -342,7 +342,7 @@ class ZooKeeperLink:
 
     client: SimCoordinator
     context: contextvars.Context
-    server: SimServer
+    server: SimServer[ZooKeeperLink]
     session: ZooKeeperSession | None = None
     closed: bool = False
     up: Direction = field(default_factory=Direction)

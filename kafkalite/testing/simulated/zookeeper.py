@@ -68,9 +68,9 @@ class SimZooKeeper:
         self.rng = rng
         self.min_latency_s = min_latency_s
         self.max_latency_s = max_latency_s
-        self._present = SimServer(ZnodeTree(), self._send_event)
+        self._present: SimServer[ZooKeeperLink] = SimServer(ZnodeTree(), self._send_event)
         #: Host -> the server that it uses, which is behind.
-        self._behind: dict[str, ServerBehind] = {}
+        self._behind: dict[str, ServerBehind[ZooKeeperLink]] = {}
         #: Decides the fate of every request (host, request); None serves all.
         self.decide_fate: Callable[[str, Request], Fate] | None = None
         #: Called with every committed transaction: (zxid, host, operations). For checkers.
@@ -275,7 +275,7 @@ class SimZooKeeper:
         """A new connection; None if it is refused at once (the service is down)."""
         if not self._up:
             return None
-        server: SimServer | None = self._behind.get(client.host)
+        server: SimServer[ZooKeeperLink] | None = self._behind.get(client.host)
         if server is not None and self.rng.random() < 0.5:
             server = None
         link = ZooKeeperLink(client, client.context, server or self._present)

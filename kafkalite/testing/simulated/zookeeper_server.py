@@ -10,37 +10,39 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kafkalite.coordination.coordinator import NoNodeError
 from kafkalite.coordination.watches import EventType, WatchKind
 from kafkalite.testing.simulated.zookeeper_tree import Event, ZnodeTree
 from kafkalite.testing.simulated.zookeeper_wire import Read
 
-#: A connection (`coordinator.ZooKeeperLink`): it is only remembered here.
-Link = Any
-#: Sends what a watch has to tell: connection, event, path.
-Notify = Callable[[Link, EventType, str], None]
+#: A connection; equal to itself only.
+L = TypeVar("L")
 #: A transaction: changes a tree, and returns what has changed.
 Change = Callable[[ZnodeTree], Sequence[Event]]
 
 
-class SimServer:
-    """The server that has everything."""
+class SimServer(Generic[L]):
+    """The server that has everything.
+
+    Args:
+        notify: sends what a watch has to tell: connection, event, path.
+    """
 
     is_present = True
 
-    def __init__(self, tree: ZnodeTree, notify: Notify) -> None:
+    def __init__(self, tree: ZnodeTree, notify: Callable[[L, EventType, str], None]) -> None:
         self.tree = tree
         self._notify = notify
-        self._data_watches: dict[str, dict[Link, None]] = {}
-        self._child_watches: dict[str, dict[Link, None]] = {}
+        self._data_watches: dict[str, dict[L, None]] = {}
+        self._child_watches: dict[str, dict[L, None]] = {}
 
     def when_applied(self, answer: Callable[[], None]) -> None:
         """Call `answer` when this server has applied all that is committed now."""
         answer()
 
-    def read(self, link: Link, request: Read) -> Any:
+    def read(self, link: L, request: Read) -> Any:
         """Raises NoNodeError."""
         path, found = request.path, self.tree.get(request.path)
         match request.verb:
@@ -63,11 +65,11 @@ class SimServer:
     # --- watches ---------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _watch(watches: dict[str, dict[Link, None]], link: Link, request: Read) -> None:
+    def _watch(watches: dict[str, dict[L, None]], link: L, request: Read) -> None:
         if request.watch:
             watches.setdefault(request.path, {})[link] = None
 
-    def set_watches(self, link: Link, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
+    def set_watches(self, link: L, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
         """SetWatches: notify at once of what was missed, arm the others."""
         for kind, path in watches:
             event = self.tree.missed(kind, path, seen_zxid)
@@ -80,7 +82,7 @@ class SimServer:
     def fire(self, events: Sequence[Event]) -> None:
         """Notify who watches."""
         for event, path in events:
-            to_notify: dict[Link, None] = {}
+            to_notify: dict[L, None] = {}
             if event is not EventType.CHILDREN_CHANGED:
                 to_notify |= self._data_watches.pop(path, {})
             if event in (EventType.CHILDREN_CHANGED, EventType.DELETED):
@@ -88,7 +90,7 @@ class SimServer:
             for link in to_notify:
                 self._notify(link, event, path)
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: L) -> None:
         """Its watches are gone."""
         for watches in (self._data_watches, self._child_watches):
             for path in [path for path, links in watches.items() if link in links]:
@@ -96,8 +98,8 @@ class SimServer:
                 if not watches[path]:
                     del watches[path]
 
-    def hand_over(self, link: Link, to: SimServer) -> None:
-        """The watches of a connection go to a server that has applied exactly as much."""
+    def hand_over(self, link: L, to: SimServer[L]) -> None:
+        """The watches of the connection go to a server that has applied exactly as much."""
         for watches, theirs in ((self._data_watches, to._data_watches), (self._child_watches, to._child_watches)):
             for path, links in watches.items():
                 if link in links:
@@ -109,7 +111,7 @@ class SimServer:
         return sum(map(len, self._data_watches.values())) + sum(map(len, self._child_watches.values()))
 
 
-class ServerBehind(SimServer):
+class ServerBehind(SimServer[L]):
     """A server that applies what is committed `behind_s` seconds later.
 
     Args:
@@ -118,7 +120,13 @@ class ServerBehind(SimServer):
 
     is_present = False
 
-    def __init__(self, tree: ZnodeTree, notify: Notify, behind_s: float, context: contextvars.Context) -> None:
+    def __init__(
+        self,
+        tree: ZnodeTree,
+        notify: Callable[[L, EventType, str], None],
+        behind_s: float,
+        context: contextvars.Context,
+    ) -> None:
         super().__init__(tree.copy(), notify)
         self._behind_s = behind_s
         self._context = context

@@ -7,7 +7,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalite_pipelines.decoding.records import Decoder, JsonDecoder, RawDecoder, decoded, infer_columns
+from kafkalite_pipelines.decoding.inner_fields import fields_of_variants, grown, has_new
+from kafkalite_pipelines.decoding.records import OBJECT, Decoder, JsonDecoder, RawDecoder, decoded, infer_columns
+from kafkalite_pipelines.decoding.types import ddl_of
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.places import OWN, Place
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkalite_pipelines")
 _SCHEMA = "schema.json"
 _UNKNOWN = "unknown_fields"
+#: With a number behind it: the schema of all values of a column that is an object or has objects.
+_INNER = "inner_fields_"
 
 
 class Decoding:
@@ -60,13 +64,16 @@ class Decoding:
 
         if not self._infers or not isinstance(self._decoder, JsonDecoder):
             return []
-        return [f.count(self._decoder.unknown_fields()).alias(_UNKNOWN)]
+        inner = [
+            f.schema_of_variant_agg(value).alias(f"{_INNER}{number}")
+            for number, (_, value) in enumerate(self._decoder.objects())
+        ]
+        return [f.count(self._decoder.unknown_fields()).alias(_UNKNOWN), *inner]
 
     def learnt(self, records: DataFrame, seen: Mapping[str, Any]) -> bool:
         """Whether there are new columns: then the batch is decoded again with them."""
-        if not seen.get(_UNKNOWN):
+        if not isinstance(self._decoder, JsonDecoder) or not (seen.get(_UNKNOWN) or self._has_new_inner(seen)):
             return False
-        assert isinstance(self._decoder, JsonDecoder)
         return self._learn(records, self._decoder.columns)
 
     def _learn(self, records: DataFrame, known: Mapping[str, str]) -> bool:
@@ -79,13 +86,41 @@ class Decoding:
             if name.lower() not in taken:
                 new[name] = kind
                 taken.add(name.lower())
-        columns = {**known, **new}
+        more = _grown(known, found)
+        columns = {**known, **more, **new}
         if not columns:
             columns = {"value": "string"}  # no record is JSON: all of them are errors, or there is none
             self._decoder = JsonDecoder(columns, found=True)
             return False
-        if new:
-            log.warning("new columns: %s", ", ".join(f"{name} {kind}" for name, kind in new.items()))
+        for what, which in (("new columns", new), ("new fields in objects", more)):
+            if which:
+                log.warning("%s: %s", what, ", ".join(f"{name} {kind}" for name, kind in which.items()))
+        if new or more:
             self._place.write(_SCHEMA, json.dumps(columns))
         self._decoder = JsonDecoder(columns, found=True)
-        return bool(new)
+        return bool(new or more)
+
+    def _has_new_inner(self, seen: Mapping[str, Any]) -> bool:
+        """Whether an object of a record has a field that its column lacks."""
+        from pyspark.sql.types import DataType
+
+        assert isinstance(self._decoder, JsonDecoder)
+        columns = self._decoder.columns
+        return any(
+            has_new(fields_of_variants(seen.get(f"{_INNER}{number}") or ""), DataType.fromDDL(columns[name]))
+            for number, (name, _) in enumerate(self._decoder.objects())
+        )
+
+
+def _grown(known: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
+    """The columns whose objects have more fields in `found`, with these."""
+    from pyspark.sql.types import DataType
+
+    more = {}
+    for name, kind in known.items():
+        if OBJECT in kind and name in found:
+            present = DataType.fromDDL(kind)
+            wanted = grown(present, DataType.fromDDL(found[name]))
+            if wanted != present:
+                more[name] = ddl_of(wanted)
+    return more

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ERROR = "_error"
 RECORD = ("_key", "_value", "_headers")
 BODY, _CORRUPT, _EVENT = "_body", "_corrupt_record", "_event"
+#: In the types of columns that have objects.
+OBJECT = "struct<"
 
 
 class Decoder(Protocol):
@@ -177,6 +179,17 @@ class JsonDecoder:
         known = self._literals(name.lower() for name in self.columns)
         unknown = f.filter(self._names(), lambda name: may_be_column(name) & ~f.array_contains(known, f.lower(name)))
         return f.when(f.size(unknown) > 0, unknown)
+
+    def objects(self) -> list[tuple[str, Column]]:
+        """The columns that have objects, each with its part of the record as a variant; null if it has none."""
+        from pyspark.sql import functions as f
+
+        text = f.col("_value").cast("string")
+        return [
+            (name, f.try_parse_json(f.get_json_object(text, f"$['{name}']")))
+            for name, kind in self.columns.items()
+            if OBJECT in kind and not set(name) & set("'?\\")
+        ]
 
     def _clash(self) -> Column:
         """The error of a record with a field whose name differs from a column's in case only; else null."""

@@ -10,7 +10,9 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from http.client import HTTPException
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -84,12 +86,17 @@ class RegistryClient:
             ) from None
         return RegistrySchema(schema_id, kind, text, tuple(references.items()))
 
-    def _collect(self, references: list[Any], into: dict[str, str]) -> None:
-        for each in references:
-            if each["name"] not in into:
-                found = self._get(f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}")
-                self._collect(found.get("references") or [], into)
-                into[each["name"]] = found["schema"]
+    def _collect(
+        self, references: list[Any], into: dict[str, str], outer: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """`outer`: the references of the schemas that lead here, by name. Theirs count, if others refer to another version."""
+        named = {each["name"]: each for each in references} | dict(outer)
+        for name in [each["name"] for each in references]:
+            if name not in into:
+                chosen = named[name]
+                found = self._get(f"/subjects/{quote(chosen['subject'], safe='')}/versions/{chosen['version']}")
+                self._collect(found.get("references") or [], into, named)
+                into[name] = found["schema"]
 
     def _get(self, path: str) -> Any:
         request = urllib.request.Request(self._url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})

@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import re
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -19,6 +19,7 @@ from deltalake.transaction import AddAction
 
 from kafkalite_pipelines.definition import DeltaSink, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import partitions, writing
+from kafkalite_pipelines.sinks.delta_types import has_only_more_fields, merged, plain, shown
 from kafkalite_pipelines.sinks.keyed import without_deletions
 from kafkalite_pipelines.sinks.schemas import arrow_schema
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
@@ -107,32 +108,39 @@ class DeltaSinkTable:
         return self._evolved(table, schema)
 
     def _evolved(self, table: DeltaTable, schema: pa.Schema) -> DeltaTable:
-        existing = {field.name: field for field in table.schema().fields}
-        kinds = _arrow_schema(table)
-        new, wider = [], []
-        for field in DeltaSchema.from_arrow(schema).fields:
-            present = existing.get(field.name)
-            if present is None:
-                new.append(field)
-            elif present.type != field.type and not _goes_into(schema.field(field.name).type, present):
-                if not _goes_into(kinds.field(field.name).type, field):
-                    raise PipelineError(
-                        f"{self.name}: column {field.name} is {_type(present)}, and the rows have {_type(field)}"
-                    )
-                wider.append(field)
-        if (new or wider) and not self.sink.evolve:
-            if wider:
-                changes = ", ".join(f"{field.name} becomes {_type(field)}" for field in wider)
-                raise PipelineError(f"the rows have wider types than the table ({changes}), and evolve is false")
-            names = ", ".join(field.name for field in new)
-            raise PipelineError(f"the rows have columns that the table has not ({names}), and evolve is false")
-        if wider:
-            table = self._widened(table, wider, schema)
-        if new:
-            table.alter.add_columns(new)
-        return DeltaTable(self.location, storage_options=self.storage or None) if new or wider else table
+        import pyarrow as pa
 
-    def _widened(self, table: DeltaTable, wider: list[Any], schema: pa.Schema) -> DeltaTable:
+        kinds = {field.name: field.type for field in _arrow_schema(table)}
+        new = [field for field in schema if field.name not in kinds]
+        more: list[pa.Field] = []
+        wider: dict[str, pa.DataType] = {}
+        for field in schema:
+            if (present := kinds.get(field.name)) is None:
+                continue
+            kind = merged(present, field.type)
+            if kind is None:
+                raise PipelineError(
+                    f"{self.name}: column {field.name} is {shown(plain(present))}, and the rows have {shown(field.type)}"
+                )
+            if not has_only_more_fields(plain(present), kind):
+                wider[field.name] = kind
+            elif kind != plain(present):
+                more.append(pa.field(field.name, kind))
+        if (new or more or wider) and not self.sink.evolve:
+            if wider:
+                changes = ", ".join(f"{name} becomes {shown(kind)}" for name, kind in wider.items())
+                raise PipelineError(f"the rows have wider types than the table ({changes}), and evolve is false")
+            names = ", ".join(field.name for field in [*new, *more])
+            raise PipelineError(
+                f"the rows have columns or fields that the table has not ({names}), and evolve is false"
+            )
+        if wider:
+            table = self._widened(table, wider)
+        if new or more:  # deltalake puts fields into the objects that are there
+            table.alter.add_columns(DeltaSchema.from_arrow(pa.schema([*new, *more])).fields)
+        return DeltaTable(self.location, storage_options=self.storage or None) if new or more or wider else table
+
+    def _widened(self, table: DeltaTable, wider: Mapping[str, pa.DataType]) -> DeltaTable:
         """The table with wider types for these columns: all of its rows are written again, in one commit.
 
         Delta's own feature for this (type widening) leaves the files as they are, but deltalake cannot switch it on, and few readers
@@ -140,13 +148,9 @@ class DeltaSinkTable:
         """
         import pyarrow as pa
 
-        changes = ", ".join(f"{field.name} becomes {_type(field)}" for field in wider)
+        changes = ", ".join(f"{name} becomes {shown(kind)}" for name, kind in wider.items())
         log.warning("%s is written again: %s", self.name, changes)
-        names = {field.name for field in wider}
-        kinds = _arrow_schema(table)
-        wanted = pa.schema(
-            [pa.field(f.name, schema.field(f.name).type if f.name in names else _plain(f.type)) for f in kinds]
-        )
+        wanted = pa.schema([pa.field(f.name, wider.get(f.name, plain(f.type))) for f in _arrow_schema(table)])
         batches = table.to_pyarrow_dataset().to_batches()
         write_deltalake(
             table,
@@ -165,7 +169,7 @@ class DeltaSinkTable:
         schema = _arrow_schema(table)
         return writing.Target(
             location=self.location,
-            schema=pa.schema([pa.field(field.name, _plain(field.type)) for field in schema if field.name not in named]),
+            schema=pa.schema([pa.field(field.name, plain(field.type)) for field in schema if field.name not in named]),
             partitions=tuple(field.name for field in self.fields),
             opener=functools.partial(_open, self.storage) if "://" in self.location else None,
         )
@@ -333,40 +337,10 @@ def _json_value(value: Any) -> Any:
     return value if isinstance(value, bool | int) else str(value)
 
 
-def _plain(kind: Any) -> Any:
-    """Arrow types as Spark hands them over, for those that deltalake names otherwise."""
-    import pyarrow as pa
-
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
-        return pa.binary()
-    return kind
-
-
 def _arrow_schema(table: DeltaTable) -> Any:
     import pyarrow as pa
 
     return pa.schema(table.schema().to_arrow())
-
-
-def _type(field: Any) -> str:
-    """A Delta field's type, in words."""
-    return str(getattr(field.type, "type", "of another kind"))
-
-
-def _goes_into(kind: Any, present: Any) -> bool:
-    """Whether values of an Arrow type go into a column of a wider type."""
-    import pyarrow as pa
-
-    name = str(getattr(present.type, "type", ""))
-    if pa.types.is_signed_integer(kind):
-        widths = {"short": 16, "integer": 32, "long": 64}
-        return bool(kind.bit_width <= (32 if name == "double" else widths.get(name, 0)))
-    if pa.types.is_decimal(kind) and (found := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", name)):
-        digits, scale = int(found[1]), int(found[2])
-        return bool(kind.scale <= scale and kind.precision - kind.scale <= digits - scale)
-    return bool(pa.types.is_float32(kind)) and name == "double"
 
 
 def _open(storage: dict[str, str], location: str, path: str) -> Any:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 from deltalake import CommitProperties, DeltaTable
 
 from kafkalite_pipelines.definition import DELETED
+from kafkalite_pipelines.sinks import writing
 from kafkalite_pipelines.sinks.delta import DeltaSinkTable
+from kafkalite_pipelines.sinks.delta_types import plain
 from kafkalite_pipelines.sinks.keyed import last_of_each_key
 from kafkalite_pipelines.sinks.sink import Batch
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -36,12 +39,13 @@ class _Merged:
         key = self._sink.sink.key
 
         def change(table: DeltaTable, properties: CommitProperties) -> int:
+            source = _as_in(table, self._rows)
             deleted = f"s.{_quoted(DELETED)}"
-            data = [name for name in self._rows.schema.names if name != DELETED]
+            data = [name for name in source.schema.names if name != DELETED]
             values = {_quoted(name): f"s.{_quoted(name)}" for name in data}
             before = table.version()
             table.merge(
-                source=self._rows,
+                source=source,
                 predicate=" AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key),
                 source_alias="s",
                 target_alias="t",
@@ -57,6 +61,15 @@ class _Merged:
 
     def discard(self) -> None:
         """Nothing is written before the commit."""
+
+
+def _as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
+    """The rows with all columns of the table, and its types: a row replaces another as a whole, and objects may have fewer fields."""
+    import pyarrow as pa
+
+    fields = [pa.field(field.name, plain(field.type)) for field in pa.schema(table.schema().to_arrow())]
+    wanted = pa.schema([*fields, pa.field(DELETED, pa.bool_())])
+    return pa.Table.from_batches([writing.conform(batch, wanted) for batch in rows.to_batches()], wanted)
 
 
 def _quoted(name: str) -> str:

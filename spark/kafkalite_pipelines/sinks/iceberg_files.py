@@ -7,9 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table import Table, Transaction
 from pyiceberg.typedef import Record
 
 from kafkalite_pipelines.sinks import writing
@@ -114,11 +113,3 @@ def data_file(table: Table, file: writing.WrittenFile) -> DataFile:
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
-
-
-def read(metadata: Any, properties: dict[str, str], location: str, task: FileScanTask) -> pa.Table:
-    """All live rows of a data file, with the table's present columns."""
-    from pyiceberg.io import load_file_io
-    from pyiceberg.io.pyarrow import ArrowScan
-
-    return ArrowScan(metadata, load_file_io(properties, location), metadata.schema(), AlwaysTrue()).to_table([task])

@@ -17,7 +17,8 @@ from pyiceberg.table import FileScanTask, Table, Transaction
 from kafkalite_pipelines.definition import DELETED
 from kafkalite_pipelines.sinks import writing
 from kafkalite_pipelines.sinks.iceberg import IcebergTable
-from kafkalite_pipelines.sinks.iceberg_files import data_file, read, remove_files, target_of
+from kafkalite_pipelines.sinks.iceberg_files import data_file, remove_files, target_of
+from kafkalite_pipelines.sinks.iceberg_reading import read
 from kafkalite_pipelines.sinks.keyed import last_of_each_key
 from kafkalite_pipelines.sinks.sink import Batch
 

@@ -13,7 +13,8 @@ from pyiceberg.table import FileScanTask, Table
 
 from kafkalite_pipelines.definition import Maintenance
 from kafkalite_pipelines.sinks import writing
-from kafkalite_pipelines.sinks.iceberg_files import OneTry, data_file, read, remove_files, target_of
+from kafkalite_pipelines.sinks.iceberg_files import OneTry, data_file, remove_files, target_of
+from kafkalite_pipelines.sinks.iceberg_reading import read
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

@@ -19,11 +19,11 @@ listening() { # ID PORT PORT PORT PORT
 
 case "$1" in
 nodes)
-    listening 1 "${@:2}"
-    for id in 2 3; do
+    listening 0 "${@:2}" # the id that the suite asks
+    for id in 1 2; do
         listening $id $((9092 + 10 * id)) $((9093 + 10 * id)) $((9094 + 10 * id)) $((9095 + 10 * id))
     done
-    for port in "$2" 9112 9122; do wait_for 127.0.0.1 "$port"; done
+    for port in "$2" 9102 9112; do wait_for 127.0.0.1 "$port"; done
     exit ;;
 kafka-acls) # HOST:PORT --force --authorizer-properties NAME=VALUE --add|--remove|--list OPTIONS
     exec "$PYTHON" -m kafkalite_cli admin acls "${6#--}" --bootstrap "$2" "${@:7}" ;;

@@ -62,12 +62,14 @@ class Suite(NamedTuple):
     left_out: Mapping[str, str] = {}
     #: What of the jar has to lie in a directory, as a test lists it.
     resources: str = ""
-    #: Classes by their names, if not all of the package.
+    #: Classes by their names, if not all of the package; a choice of the user may name others.
     only: Sequence[str] = ()
     #: The directory of our classes; "core" has an agent instead of twins, and nodes in the control server's process (ADR 72).
     ours: str = "java"
     #: Of JUnit.
     flags: Sequence[str] = ()
+    #: Nodes run in the control server's process (ADR 65).
+    is_in_loop: bool = False
 
     @property
     def file(self) -> str:
@@ -105,7 +107,7 @@ def _classes(suite: Suite, found: Path, only: str) -> list[str]:
     with zipfile.ZipFile(found / suite.file) as jar:
         names = [name[: -len(".class")].replace("/", ".") for name in jar.namelist() if name.endswith("Test.class")]
     chosen = [name for name in names if name.startswith(suite.package + ".") and "$" not in name]
-    if suite.only:
+    if suite.only and not only:
         chosen = [name for name in chosen if name.rpartition(".")[2] in suite.only]
     return [name for name in sorted(chosen) if re.search(only, name) and name.rpartition(".")[2] not in suite.left_out]
 
@@ -140,7 +142,8 @@ async def run(suite: Suite, name: str, output: Path, only: str) -> dict[str, str
     is_core = suite.ours == "core"
     mockito = f"-javaagent:{found / f'mockito-core-{_MOCKITO}.jar'}"
     agents = [mockito, f"-javaagent:{ours / 'agent.jar'}"] if is_core else []
-    async with _control(directory, name, *(["--in-process"] if is_core else [])) as port:
+    where = ["--in-process"] if is_core else ["--in-loop"] if suite.is_in_loop else []
+    async with _control(directory, name, *where) as port:
         classes = _classes(suite, found, wanted)
         for first in range(0, len(classes), _IN_ONE_JVM):
             some = classes[first : first + _IN_ONE_JVM]
@@ -196,12 +199,18 @@ def _scratch(directory: Path) -> Path:
     return path
 
 
+#: In the message of a failure: only a broker in the same JVM can answer.
+_INSIDE = ("looks inside the broker's JVM", "looks at the broker's objects in its own JVM")
+
+
 def outcomes(report: Path) -> dict[str, str]:
-    """Of JUnit's XML: class.method with its parameters -> passed, failed or skipped."""
+    """Of JUnit's XML: class.method with its parameters -> passed, failed, skipped, or inside: it looks inside the broker's JVM."""
     found: dict[str, str] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         tags = {child.tag for child in case}
         state = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
+        if any(each in child.get("message", "") for child in case for each in _INSIDE):
+            state = "inside"
         name = f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"
         found[name] = state
     return found

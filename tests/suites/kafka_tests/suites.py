@@ -17,21 +17,37 @@ def _suite(jar: str, package: str) -> Suite:
     return Suite(jar, f"org.apache.kafka.{package}", "streams-connect", _TESTS, _WHOLE)
 
 
-#: Those of kafka_2.13 on KafkaServerTestHarness that ask brokers by the protocol. The others look at the objects of a broker, or need its plug-ins.
+#: Those of kafka_2.13 that ask brokers by the protocol. The others look at the objects of a broker, or need its plug-ins. First those on
+#: KafkaServerTestHarness, then those with @ClusterTest.
 _CORE = (
-    "AddPartitionsTest", "AddPartitionsToTxnRequestServerTest", "AlterUserScramCredentialsRequestTest", "AuthorizerIntegrationTest",
-    "CreateTopicsRequestTest", "DelegationTokenRequestsOnPlainTextTest", "DeleteTopicsRequestTest",
+    "AddPartitionsTest", "AddPartitionsToTxnRequestServerTest", "AlterReplicaLogDirsRequestTest", "AlterUserScramCredentialsRequestTest",
+    "AuthorizerIntegrationTest", "CreateTopicsRequestTest", "DelegationTokenRequestsOnPlainTextTest", "DeleteTopicsRequestTest",
     "DeleteTopicsRequestWithDeletionDisabledTest", "DescribeClusterRequestTest", "DescribeUserScramCredentialsRequestTest",
     "EdgeCaseRequestTest", "FetchRequestMaxBytesTest", "FetchRequestTest", "ListOffsetsRequestTest", "OffsetsForLeaderEpochRequestTest",
-    "ProduceRequestTest",
+    "PlaintextAdminIntegrationTest", "ProduceRequestTest", "TransactionsTest",
+    "ApiVersionsRequestTest", "ConsumerGroupDescribeRequestTest", "ConsumerGroupHeartbeatRequestTest",
+    "ConsumerProtocolMigrationTest", "DeleteGroupsRequestTest", "DescribeGroupsRequestTest",
+    "GroupCoordinatorIntegrationTest", "HeartbeatRequestTest", "JoinGroupRequestTest", "LeaveGroupRequestTest", "ListGroupsRequestTest",
+    "OffsetCommitRequestTest", "OffsetDeleteRequestTest", "OffsetFetchRequestTest", "SaslApiVersionsRequestTest",
+    "ShareFetchAcknowledgeRequestTest", "ShareGroupDescribeRequestTest", "ShareGroupHeartbeatRequestTest", "StreamsGroupDescribeRequestTest",
+    "StreamsGroupHeartbeatRequestTest", "SyncGroupRequestTest", "TxnOffsetCommitRequestTest", "WriteTxnMarkersRequestTest",
 )  # fmt: skip
 
 
+#: For @ClusterTest: Kafka's extension, which JUnit finds, reads it.
+_FOUND = ("--config=junit.jupiter.extensions.autodetection.enabled=true",)
+
+
 def _with_clusters(jar: str, package: str, left_out: Mapping[str, str]) -> Suite:
-    """Of a jar whose tests have @ClusterTest; Kafka's extension, which JUnit finds, reads it."""
-    tests = ("kafka-clients-integration-tests", "kafka-tools", "kafka-server")
-    flags = ("--config=junit.jupiter.extensions.autodetection.enabled=true",)
-    return Suite(jar, package, "clients-tools", tests, ("kafka-streams",), left_out, flags=flags)
+    """Of a jar whose tests have @ClusterTest."""
+    tests = (
+        "kafka-clients-integration-tests",
+        "kafka-streams-integration-tests",
+        "kafka-tools",
+        "kafka-server",
+        "kafka_2.13",
+    )
+    return Suite(jar, package, "clients-tools", tests, ("kafka-streams",), left_out, flags=_FOUND, is_in_loop=True)
 
 
 _KRAFT = "about metadata.version, which a cluster without KRaft does not have"
@@ -46,6 +62,11 @@ _CLIENTS_LEFT_OUT = {
     "SocketServerMemoryPoolTest": "reads the network threads' memory pool in the broker's own JVM",
 }
 
+_TOOLS_LEFT_OUT = {
+    "AuthorizerIntegrationTest": "built on KafkaServerTestHarness, whose brokers are made by kafka-core's agent only",
+    "SaslClientsWithInvalidCredentialsTest": "built on SaslSetup of kafka_2.13, which kafka-core's agent runs",
+}
+
 #: By the name of the suite.
 ALL: Mapping[str, Suite] = {
     "kafka-streams": _suite("kafka-streams-integration-tests", "streams.integration"),
@@ -53,13 +74,14 @@ ALL: Mapping[str, Suite] = {
     "kafka-core": Suite(
         "kafka_2.13",
         "kafka",
-        "core",
-        ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server"),
-        (),
+        "broker",
+        ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server", "kafka-group-coordinator"),
+        ("kafka-streams",),
         only=_CORE,
         ours="core",
+        flags=_FOUND,
     ),
     "kafka-clients": _with_clusters("kafka-clients-integration-tests", "org.apache.kafka", _CLIENTS_LEFT_OUT),
-    "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", {}),
+    "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", _TOOLS_LEFT_OUT),
     "mirror": _suite("connect-mirror", "connect.mirror.integration"),
 }

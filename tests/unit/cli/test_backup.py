@@ -313,8 +313,16 @@ async def test_the_three_verbs(tmp_path: Path) -> None:
                 await producer.send("t", None, b"%d" % number, partition=number % 2, timestamp_ms=1_000_000)
         await Groups(client).commit("g", {TopicPartition("t", 1): 4})
         assert "there is no topic 'nope'" in (await run(on, "create", directory, "--topic", "nope")).err
-        made = await run(on, "create", directory, "--limit", "10MB")
+        before = os.umask(0o022)
+        try:
+            made = await run(on, "create", directory, "--limit", "10MB")
+        finally:
+            os.umask(before)
         assert (made.code, made.err) == (0, "")
+        written = [tmp_path / "b", *(tmp_path / "b").rglob("*")]
+        assert len(written) > 5 and not [path for path in written if path.stat().st_mode & 0o007], (
+            "records are not for every user"
+        )
         assert re.fullmatch("copied: 20 records, [0-9]+ B, 1 group", made.out.splitlines()[-1])
         assert "a finished backup is here" in (await run(on, "create", directory)).err
         exists = await run(on, "restore", directory)

@@ -15,7 +15,10 @@ COMMAND = ["admin", "zookeeper", "secure", "--zookeeper", "zk:2181"]
 
 
 def report(*users: str) -> AclReport:
-    return AclReport(seen=9, is_complete=True, open=len(users), changeable=(), readable=(), users=users, refused=())
+    open_ = tuple(f"/config/users/{user}" for user in users)
+    return AclReport(
+        seen=9, is_complete=True, open=len(users), changeable=open_, readable=(), others=(), users=users, refused=()
+    )
 
 
 def test_users_whose_passwords_were_readable_are_named_before_anything_is_closed(
@@ -26,13 +29,17 @@ def test_users_whose_passwords_were_readable_are_named_before_anything_is_closed
     async def in_zookeeper(_: str, __: object, work: Callable[[Any], Awaitable[Any]], **___: object) -> Any:
         return await work(None)
 
+    is_closed = False
+
     async def examine(*_: object) -> AclReport:
-        return report("alice", "bob")
+        return report() if is_closed else report("alice", "bob")
 
     async def killed(*_: object, **__: object) -> AclReport:
         raise ConnectionError
 
     async def changed(*_: object, **__: object) -> AclReport:
+        nonlocal is_closed
+        is_closed = True
         return report("alice", "bob", "carol")
 
     place = "kafkalite_cli.admin.zookeeper.acls"
@@ -45,3 +52,12 @@ def test_users_whose_passwords_were_readable_are_named_before_anything_is_closed
     monkeypatch.setattr(f"{place}.change", changed)
     said = CliRunner().invoke(cli, COMMAND)
     assert "credentials of: alice, bob;" in said.stderr and "credentials of: carol;" in said.stderr
+    assert said.exit_code == 0
+    is_closed = False
+
+    async def changed_in_vain(*_: object, **__: object) -> AclReport:
+        return report("alice", "bob")
+
+    monkeypatch.setattr(f"{place}.change", changed_in_vain)
+    said = CliRunner().invoke(cli, COMMAND)
+    assert "open again" in str(said.exception), "a node without zookeeper.set.acl goes on making them"

@@ -31,14 +31,14 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     assert await alter(client, ("retention.ms", 0, "9"), name="1", kind=BROKER) == 0
     assert await alter(client, ("leader.replication.throttled.rate", 1, None), name="1", kind=BROKER) == 0
     assert await alter(client, (key, 0, "5"), name="one", kind=BROKER) == ErrorCode.INVALID_REQUEST
-    assert await alter(client, (key, 0, "5"), name="1", kind=BROKER) == ErrorCode.INVALID_CONFIG
-    assert await alter(client, (key, 0, "none"), name="", kind=BROKER) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, (key, 0, "5"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert await alter(client, (key, 0, "none"), name="", kind=BROKER) == ErrorCode.INVALID_REQUEST
     assert await alter(client, ("some.key", 0, "x"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
     for fixed in ("log.retention.hours", "listener.name.external.max.connections", "node.id", "broker.id"):
         request = wire.IncrementalAlterConfigsRequest
         resource = request.AlterConfigsResource(BROKER, "1", [request.AlterableConfig(fixed, 0, "1")])
         [answer] = (await client.ask(request([resource]), 1)).responses
-        assert answer.error_message == f"{fixed}: cannot be changed without a restart"
+        assert answer.error_message == f"Cannot update these configs dynamically: [{fixed}]; they need a restart"
     assert broker.services.broker_settings == {None: {key: "5"}, 1: {"retention.ms": "9"}}
     of_all = await described(client, name="", kind=BROKER)
     assert [(entry.name, entry.value, entry.config_source) for entry in of_all.configs] == [(key, "5", 3)]
@@ -46,6 +46,17 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     assert (mine[key], mine["retention.ms"], mine["num.partitions"]) == (3, 2, 5)
     [one] = (await described(client, "retention.ms", name="1", kind=BROKER)).configs
     assert one.value == "9"
+
+
+async def test_a_limit_of_replication_is_shown_once_it_is_set(broker: Broker) -> None:
+    """As Kafka does: kafka-reassign-partitions takes what it sees for a limit (ReassignPartitionsCommandTest)."""
+    client = await broker.client()
+    key = "leader.replication.throttled.rate"
+    shown = {entry.name for entry in (await described(client, name="1", kind=BROKER)).configs}
+    assert not [name for name in shown if "throttled.rate" in name or name.startswith("replica.alter.log.dirs")]
+    assert await alter(client, (key, 0, "7"), name="1", kind=BROKER) == 0
+    shown = {entry.name for entry in (await described(client, name="1", kind=BROKER)).configs}
+    assert [name for name in shown if "throttled.rate" in name] == [key]
 
 
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
@@ -74,6 +85,31 @@ async def test_a_brokers_configuration(broker: Broker, version: int) -> None:
     assert wrong.error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ],
+)
+async def test_a_rate_that_is_not_set_is_not_shown(broker: Broker, key: str) -> None:
+    """As with Kafka: a program that removes its throttle waits until it is gone."""
+    client = await broker.client()
+
+    async def shown() -> list[tuple[str, str, int]]:
+        entries = (await described(client, key, name="1", kind=BROKER)).configs
+        return [(entry.name, entry.value, entry.config_source) for entry in entries]
+
+    assert await shown() == []
+    assert await alter(client, (key, 0, "123"), name="1", kind=BROKER) == 0
+    assert await shown() == [(key, "123", 2)]
+    assert await alter(client, (key, 1, None), name="1", kind=BROKER) == 0
+    assert await shown() == []
+    every = (await described(client, name="1", kind=BROKER)).configs
+    assert key not in {entry.name for entry in every}
+
+
 async def test_brokers_and_the_cluster_default_are_configured_while_they_run(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()
@@ -98,7 +134,7 @@ async def test_brokers_and_the_cluster_default_are_configured_while_they_run(bro
     [told] = (await described(client, "max.connections", name="1", kind=BROKER)).configs
     assert (told.value, told.config_source) == ("70", 3)
     for name, key, value, code in (
-        ("1", "max.connections", "none", ErrorCode.INVALID_CONFIG), ("", "broker.id", "2", ErrorCode.INVALID_REQUEST),
+        ("1", "max.connections", "none", ErrorCode.INVALID_REQUEST), ("", "broker.id", "2", ErrorCode.INVALID_REQUEST),
         ("x", "max.connections", "1", ErrorCode.INVALID_REQUEST), ("", "no.such", "1", ErrorCode.INVALID_REQUEST),
     ):  # fmt: skip
         assert await alter(client, (key, 0, value), name=name, kind=BROKER) == code
@@ -131,7 +167,7 @@ async def test_kafkas_settings_that_are_facts_here(make_broker: Any) -> None:
     change = alter.AlterableConfig("num.io.threads", 0, "8")
     refused = await client.ask(alter([alter.AlterConfigsResource(BROKER, node, [change])]), 1)
     assert refused.responses[0].error_code == ErrorCode.INVALID_REQUEST
-    assert "cannot be changed" in refused.responses[0].error_message
+    assert "Cannot update these configs dynamically" in refused.responses[0].error_message
 
 
 def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:

@@ -11,15 +11,20 @@ import pytest
 
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import client_metrics
+from kafkalite.kafka.client_instances import InstanceKey
+from kafkalite.kafka.client_instances import MetricsClient as Pusher
 from kafkalite.kafka.client_metrics import ClientMetrics, subscription_of
-from kafkalite.kafka.client_metrics import MetricsClient as Pusher
 from kafkalite.protocol import wire
 from kafkalite.telemetry.otlp import Point, read_points
 
 from .conftest import Broker, FrameClient
 
 _CLIENT = Pusher("id", "orders", "librdkafka", "2.16", "10.0.0.1", "5")
-_ME = bytes(range(16))
+_ME = InstanceKey("User:me", bytes(range(16)))
+
+
+def _instance(number: int, user: str = "User:me") -> InstanceKey:
+    return InstanceKey(user, number.to_bytes(16))
 
 
 def _varint(value: int) -> bytes:
@@ -150,13 +155,13 @@ def test_instances_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     rig = _Rig()
     wanted = subscription_of(_CLIENT, rig.settings).subscription_id
     for number in range(client_metrics.MAX_INSTANCES + 50):
-        rig.metrics.check_push(number.to_bytes(16), _CLIENT, wanted, 1, is_last=False)
-        rig.metrics.took(number.to_bytes(16), [Point(f"a.{n}", (), 1.0, is_delta=False) for n in range(300)])
+        rig.metrics.check_push(_instance(number), _CLIENT, wanted, 1, is_last=False)
+        rig.metrics.took(_instance(number), [Point(f"a.{n}", (), 1.0, is_delta=False) for n in range(300)])
     assert len(list(rig.metrics.shown())) <= 500
-    rig.metrics.check_push(b"x" * 16, _CLIENT, wanted, 1, is_last=False)
+    rig.metrics.check_push(_instance(10**30), _CLIENT, wanted, 1, is_last=False)
     for number in range(client_metrics.MAX_INSTANCES):
-        rig.metrics.check_push(b"y" + number.to_bytes(15), _CLIENT, wanted, 1, is_last=False)
-    rig.metrics.took(b"y" + bytes(15), [Point(f"a.{n}", (), 1.0, is_delta=False) for n in range(300)])
+        rig.metrics.check_push(_instance(10**31 + number), _CLIENT, wanted, 1, is_last=False)
+    rig.metrics.took(_instance(10**31), [Point(f"a.{n}", (), 1.0, is_delta=False) for n in range(300)])
     assert len(list(rig.metrics.shown())) == client_metrics.MAX_SERIES  # those that are gone have freed their room
 
 
@@ -167,13 +172,13 @@ def test_clients_that_were_killed_keep_no_room(monkeypatch: pytest.MonkeyPatch) 
     wanted = subscription_of(_CLIENT, rig.settings).subscription_id
     points = [Point(f"a.{n}", (), 1.0, is_delta=False) for n in range(100)]
     for number in range(20):
-        instance = number.to_bytes(16)
+        instance = _instance(number)
         for _ in range(2):
             rig.metrics.check_push(instance, _CLIENT, wanted, 1, is_last=False)
             rig.metrics.took(instance, points)
             rig.now += 1000
         assert len(list(rig.metrics.shown())) == min(number + 1, 2) * 100, number
-    rig.metrics.took(bytes(16), points)
+    rig.metrics.took(_instance(0), points)
     assert len(list(rig.metrics.shown())) == 200
 
 

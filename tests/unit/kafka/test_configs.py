@@ -14,6 +14,7 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
 )
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE
 from kafkalite.model import GROUP_TOPIC
 from kafkalite.protocol import wire
 
@@ -65,6 +66,14 @@ async def test_what_zookeeper_refuses_is_not_asked_again(
 
     monkeypatch.setattr(broker.services, "replace_topic_overrides", refused)
     assert await alter(await broker.client(), ("retention.ms", 0, "5000")) == code
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "(invalid topic)", "x" * 250, "\u00e9"])
+async def test_what_no_topic_can_be_called_has_no_settings(broker: Broker, name: str) -> None:
+    answer = await described(await broker.client(), name=name)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_NAME_RULE)
+    unknown = await described(await broker.client(), name="x" * 249)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_no_key_named_is_every_key(broker: Broker) -> None:

@@ -10,7 +10,12 @@ import pytest
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension import apis
-from kafkalite.extension.messages.open_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kafkalite.extension.messages.open_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    OpenTransactionsRequest,
+    OpenTransactionsResponse,
+)
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
@@ -32,6 +37,7 @@ from kafkalite.extension.messages.topics import (
 from kafkalite.extension.messages.transactions import BeginTxnGroupRequest, EndTxnGroupRequest, TransactionMember
 from kafkalite.extension.messages.watching import HealthRequest, HealthResponse
 from kafkalite.extension.transaction_groups import transactional_id
+from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message
@@ -197,6 +203,30 @@ async def test_what_may_not_be_described_is_left_out(secured: Broker) -> None:
     allow(secured, "alice", TOPIC, one.topic, Operation.DESCRIBE)
     assert (await ask(alice, DescribeReplicasRequest())).replicas == (one,)
     assert (await ask(await client_of(secured, "root"), DescribeReplicasRequest())).replicas == (one, other)
+
+
+async def test_what_may_not_be_described_is_not_looked_up(secured: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that it takes shows whether a topic exists, and how many partitions it has."""
+    answer = DescribeReplicasResponse(BrokerId(1), BrokerEpoch(1), ())
+    replicas = serving(secured, DescribeReplicasRequest, answer)
+    opened = serving(secured, OpenTransactionsRequest, OpenTransactionsResponse(0))
+    alice = await client_of(secured, "alice")
+    allow(secured, "alice", TOPIC, "mine", Operation.READ)
+    for message, passed in (
+        (DescribeReplicasRequest(("mine", "hidden")), DescribeReplicasRequest(("mine",))),
+        (DescribeReplicasRequest(("hidden",)), DescribeReplicasRequest(("",))),
+        (DescribeReplicasRequest((), (("hidden", 1), ("mine", 2))), DescribeReplicasRequest((), (("mine", 2),))),
+        (DescribeReplicasRequest(("hidden",), (("hidden", 1),)), DescribeReplicasRequest(("",), (("", 0),))),
+        (DescribeReplicasRequest(), DescribeReplicasRequest()),
+    ):
+        await ask(alice, message)
+        assert replicas.pop() == passed
+    for partitions, left in (((("mine", 0), ("hidden", 0)), (("mine", 0),)), ((("hidden", 0),), (("", 0),)), ((), ())):
+        await ask(alice, OpenTransactionsRequest(partitions))
+        assert opened.pop() == OpenTransactionsRequest(left)
+    turns = counted_turns(monkeypatch)
+    await ask(alice, OpenTransactionsRequest(tuple((str(number), 0) for number in range(300))))
+    assert len(turns) >= 300
 
 
 # --- transaction groups: the coordinator is here ---

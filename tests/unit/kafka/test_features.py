@@ -142,6 +142,36 @@ async def test_the_broker_limits_what_a_group_may_set(broker: Broker, key: str, 
         assert await alter(client, _GROUP, "g", (key, 0, str(right))) == (0, None)
 
 
+@pytest.mark.parametrize(
+    ("key", "wrong", "why"),
+    [
+        ("streams.session.timeout.ms", 1, "greater than or equal to group.streams.min.session.timeout.ms (45000)"),
+        ("streams.session.timeout.ms", 100_000, "less than or equal to group.streams.max.session.timeout.ms (60000)"),
+        ("streams.num.standby.replicas", 3, "less than or equal to group.streams.max.standby.replicas (2)"),
+        ("share.delivery.count.limit", 11, "less than or equal to group.share.max.delivery.count.limit (10)"),
+        ("share.session.timeout.ms", 60_001, "less than or equal to group.share.max.session.timeout.ms (60000)"),
+    ],
+)
+async def test_a_refusal_names_the_setting_of_the_broker_with_the_limit(
+    broker: Broker, key: str, wrong: int, why: str
+) -> None:
+    """In Kafka's words, which kafka-configs prints (ConfigCommandIntegrationTest)."""
+    client = await broker.client()
+    answer = await alter(client, _GROUP, "g", (key, 0, str(wrong)))
+    assert answer == (ErrorCode.INVALID_CONFIG, f"{key} must be {why}, not {wrong}")
+
+
+async def test_a_subscription_shows_what_is_set_as_the_only_synonym(broker: Broker) -> None:
+    """As Kafka does: kafka-configs prints the synonyms."""
+    client = await broker.client()
+    assert (await alter(client, _CLIENT_METRICS, "s", ("metrics", 0, "org.apache"))) == (0, None)
+    request = wire.DescribeConfigsRequest
+    asked = request.DescribeConfigsResource(_CLIENT_METRICS, "s", None)
+    [answer] = (await client.ask(request([asked], include_synonyms=True), 4)).results
+    found = {each.name: [(synonym.source, synonym.value) for synonym in each.synonyms] for each in answer.configs}
+    assert found == {"interval.ms": [], "match": [], "metrics": [(7, "org.apache")]}
+
+
 async def test_a_group_may_set_the_value_of_the_broker(make_broker: Any) -> None:
     broker = await make_broker(group_consumer_session_timeout_ms=6_000, group_consumer_heartbeat_interval_ms=1_000)
     client = await broker.client()
@@ -150,7 +180,7 @@ async def test_a_group_may_set_the_value_of_the_broker(make_broker: Any) -> None
     code, why = await alter(client, _GROUP, "g", ("consumer.heartbeat.interval.ms", 0, "6000"))
     assert (code, why) == (
         ErrorCode.INVALID_CONFIG,
-        "consumer.session.timeout.ms (6000) must be greater than consumer.heartbeat.interval.ms (6000)",
+        "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms: 6000 is not greater than 6000",
     )
     assert (await alter(client, _GROUP, "g", ("errors.deadletterqueue.topic.name", 0, "__x")))[0] == code
     longer = (("consumer.session.timeout.ms", 0, "50000"), ("consumer.heartbeat.interval.ms", 0, "7000"))
@@ -161,7 +191,7 @@ async def test_a_group_may_set_the_value_of_the_broker(make_broker: Any) -> None
     )  # the broker's would hold again
     assert (code, why) == (
         ErrorCode.INVALID_CONFIG,
-        "consumer.session.timeout.ms (6000) must be greater than consumer.heartbeat.interval.ms (7000)",
+        "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms: 6000 is not greater than 7000",
     )
 
 

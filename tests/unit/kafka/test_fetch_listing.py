@@ -20,9 +20,13 @@ def request(wanted: Wanted, **fields: Any) -> wire.FetchRequest:
     for (topic_id, number), (epoch, offset, most) in wanted.items():
         if not topics or topics[-1].topic_id != topic_id:
             topics.append(wire.FetchRequest.FetchTopic(topic_id=topic_id, partitions=[]))
-        part = wire.FetchRequest.FetchPartition(number, epoch, offset, partition_max_bytes=most)
+        part = wire.FetchRequest.FetchPartition(number, epoch, offset, _last_fetched(epoch), partition_max_bytes=most)
         topics[-1].partitions = [*topics[-1].partitions, part]
     return wire.FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=2**26, session_epoch=-1, topics=topics, **fields)
+
+
+def _last_fetched(epoch: int) -> int:
+    return max(epoch - 1, -1)
 
 
 def listed(message: wire.FetchRequest, version: int) -> FetchListing | None:
@@ -30,6 +34,9 @@ def listed(message: wire.FetchRequest, version: int) -> FetchListing | None:
 
 
 def flat(message: wire.FetchRequest) -> Wanted:
+    for topic in message.topics:
+        for part in topic.partitions:
+            assert part.last_fetched_epoch == _last_fetched(part.current_leader_epoch)
     return {
         (topic.topic_id, part.partition): (part.current_leader_epoch, part.fetch_offset, part.partition_max_bytes)
         for topic in message.topics

@@ -18,6 +18,7 @@ from kafkalite.partition_values import AbortedTransaction, CurrentLeader
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch
+from kafkalite.replica.decisions.follower import Divergence
 from kafkalite.security.principal import ANONYMOUS, Principal
 from tests.support.fetching import run_to_end
 
@@ -260,15 +261,18 @@ def test_answers_are_encoded_as_by_the_generic_codec(version: int, isolation: in
     leaders = CurrentLeaders(services, cast(Any, SimpleNamespace(listener_name="PLAINTEXT")))
     for name, topic_id in ids.items():
         partitions = []
-        for number, size in enumerate((0, 10, 5000, 0, 0, 0)):
+        for number, size in enumerate((0, 10, 5000, 0, 0, 0, 0)):
             entry = fetch.list(
                 TopicPartition(name, number), Offset(3), 1, topic_id=topic_id if version >= 13 else TopicId("")
             )
             entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = Offset(9), Offset(8), Offset(1)
             entry.records, entry.records_size = [b"r" * size][: bool(size)], size
-            if number >= 3:
+            if number in (3, 4, 5):
                 entry.refuse(3 if number == 3 else int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            if number == 6 and version >= 12:
+                entry.divergence = Divergence(LeaderEpoch(300), Offset(2**40))
             leader = known.get(entry.key) if version >= 16 else None
+            is_diverging = entry.divergence is not None
             if size and isolation:
                 entry.aborted = (AbortedTransaction(ProducerId(5), Offset(6)),)
             aborted = [response.AbortedTransaction(one.producer_id, one.first_offset) for one in entry.aborted]
@@ -279,8 +283,9 @@ def test_answers_are_encoded_as_by_the_generic_codec(version: int, isolation: in
                     entry.high_watermark,
                     entry.last_stable_offset,
                     entry.log_start_offset,
-                    aborted_transactions=aborted if isolation and not entry.error else None,
+                    aborted_transactions=aborted if isolation and not entry.error and not is_diverging else None,
                     records=b"r" * size,
+                    diverging_epoch=response.EpochEndOffset(300, 2**40) if is_diverging else None,
                     current_leader=response.LeaderIdAndEpoch(*leader[:2]) if leader is not None else None,
                 )
             )

@@ -10,7 +10,7 @@ from kafkalite.coordinators.groups import member_memory
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Offset, ProducerId, TopicPartition
-from kafkalite.protocol import wire
+from kafkalite.protocol import topic_ids, wire
 
 from .conftest import Broker
 from .coordinator_requests import GROUPS, commit, coordinator, fetched, join, move
@@ -153,6 +153,8 @@ async def test_administration_of_groups(broker: Broker) -> None:
     listed = await client.ask(wire.ListGroupsRequest(), 5)
     states = {group.group_id: (group.group_state, group.protocol_type) for group in listed.groups}
     assert states == {"g": ("CompletingRebalance", "consumer"), "simple": ("Empty", "")}
+    [group] = (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups
+    assert (group.protocol_data, [each.member_metadata for each in group.members]) == ("", [b""])
     only = await client.ask(wire.ListGroupsRequest(states_filter=["Empty"]), 4)
     assert [group.group_id for group in only.groups] == ["simple"]
     assert (await client.ask(wire.ListGroupsRequest(types_filter=["consumer"]), 5)).groups == []
@@ -226,3 +228,49 @@ async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeyp
     assert (await joined("d", 100)).error_code == 0
     assert (await client.ask(wire.LeaveGroupRequest("a", first.member_id), 2)).error_code == 0
     assert (await joined("c", 1000)).error_code == 0
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+async def test_an_error_of_offset_fetch_names_no_topics(broker: Broker, version: int) -> None:
+    """Kafka's OffsetFetchRequestTest.testGroupErrors: only the oldest version has no place for an error of the whole."""
+    await broker.create("t")
+    request = wire.OffsetFetchRequest
+    answer = await (await broker.client()).ask(request("g", [request.OffsetFetchRequestTopic("t", [0])]), version)
+    if version >= 2:
+        assert (answer.error_code, list(answer.topics)) == (ErrorCode.NOT_COORDINATOR, [])
+    else:
+        [topic] = answer.topics
+        assert [each.error_code for each in topic.partitions] == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_ids_that_nobody_knows_come_last_in_offset_fetch(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    known = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+    request = wire.OffsetFetchRequest
+    topics = [request.OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in (b"x" * 16, known)]
+    group = request.OffsetFetchRequestGroup("g", topics=topics)
+    [found] = (await client.ask(request(groups=[group]), 10)).groups
+    assert [(each.topic_id, each.partitions[0].error_code) for each in found.topics] == [
+        (known, 0),
+        (b"x" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+
+
+async def test_a_group_without_a_name_has_no_offsets_and_is_dead(broker: Broker) -> None:
+    """As with Kafka, which knows old clients that name no group."""
+    await broker.create("t")
+    client = await broker.client()
+    offsets, described = wire.OffsetFetchRequest, wire.DescribeGroupsRequest
+    answer = await client.ask(offsets("", [offsets.OffsetFetchRequestTopic("t", [0])]), 7)
+    assert (answer.error_code, answer.topics[0].partitions[0].committed_offset) == (0, -1)
+    [group] = (await client.ask(described([""]), 5)).groups
+    assert (group.error_code, group.group_state) == (0, "Dead")
+    deleted = await client.ask(wire.DeleteGroupsRequest([""]), 2)
+    assert deleted.results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
+        request = commit("", 1)
+        request.member_id, request.generation_id_or_member_epoch = "m", 3
+        refused = await client.ask(request, version)
+        assert refused.topics[0].partitions[0].error_code == code

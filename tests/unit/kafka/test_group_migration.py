@@ -106,3 +106,16 @@ async def test_an_empty_consumer_group_is_a_classic_one_when_a_classic_member_jo
     await move(broker, GROUP_TOPIC)
     await coordinator(client, "g")
     assert (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups[0].group_state == "Stable"
+
+
+async def test_a_classic_member_gets_its_id_before_its_subscription_is_read(broker: Broker) -> None:
+    """As Kafka's ConsumerProtocolMigrationTest does it; an error names no member."""
+    client = await started(broker)
+    await Member(await broker.client(), "m", "t").beat()
+    protocols = [wire.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")]
+    first = await client.ask(join("g", protocols=protocols), 5)
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED and first.member_id
+    second = await client.ask(join("g", first.member_id, protocols=protocols), 5)
+    assert (second.error_code, second.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    other = await client.ask(join("g", protocol_type="connect"), 5)
+    assert (other.error_code, other.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")

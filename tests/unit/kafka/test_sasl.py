@@ -73,6 +73,15 @@ async def test_authenticate(make: Any, mechanism: str) -> None:
     assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
+async def test_versions_are_not_asked_for_within_the_exchange(make: Any) -> None:
+    """Kafka's SaslApiVersionsRequestTest.testApiVersionsRequestAfterSaslHandshakeRequest."""
+    client = await (await make()).client()
+    assert (await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
+    for version in (0, 4):
+        answer = await client.ask(wire.ApiVersionsRequest("c", "1"), version)
+        assert (answer.error_code, list(answer.api_keys)) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_bare_tokens_after_the_old_handshake(make: Any, mechanism: str) -> None:
     broker = await make()
@@ -352,6 +361,17 @@ async def test_secrets_are_not_in_representations() -> None:
     assert "hush" not in repr(wire.SaslAuthenticateRequest(b"hush"))
     upsertion = wire.AlterUserScramCredentialsRequest.ScramCredentialUpsertion("u", 1, 4096, b"hush", b"hush")
     assert "hush" not in repr(wire.AlterUserScramCredentialsRequest([], [upsertion]))
+    created = wire.CreateDelegationTokenResponse(0, "User", "u", "User", "u", 0, 0, 0, "id", b"hush")
+    described = wire.DescribeDelegationTokenResponse.DescribedDelegationToken(
+        "User", "u", "User", "u", 0, 0, 0, "id", b"hush", []
+    )
+    for message in (
+        created,
+        described,
+        wire.RenewDelegationTokenRequest(b"hush", 0),
+        wire.ExpireDelegationTokenRequest(b"hush", 0),
+    ):
+        assert "hush" not in repr(message)
 
 
 async def test_describe_configs_names_secrets_and_shows_none(make_broker: Any) -> None:

@@ -215,7 +215,7 @@ async def test_renewing_keeps_the_record(broker: Broker) -> None:
     asked = await member.fetch(said={0: [(0, 0, [RENEW])]}, is_renew_ack=True, **nothing)
     assert asked.responses[0].partitions[0].acknowledge_error_code == 0
     broker.services.settings[GROUPS]["g"]["share.renew.acknowledge.enable"] = "false"
-    assert await member.code((0, 0, [RENEW]), is_renew_ack=True) == ErrorCode.INVALID_REQUEST
+    assert await member.code((0, 0, [RENEW]), is_renew_ack=True) == ErrorCode.INVALID_RECORD_STATE  # as Kafka
 
 
 async def test_a_record_that_ends_its_consumers_comes_no_more_often_than_the_limit(broker: Broker) -> None:

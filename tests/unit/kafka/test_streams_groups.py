@@ -67,7 +67,7 @@ class Member:
         answer = await self.client.ask(_REQUEST("g", **(said | fields)), version)
         if not answer.error_code:
             self.epoch = answer.member_epoch
-            self.statuses = [each.status_code for each in answer.status or ()]
+            self.statuses = [each.status_code for each in answer.status]
             self.endpoints_at = answer.endpoint_information_epoch
             if answer.partitions_by_user_endpoint is not None:
                 self.endpoints = answer.partitions_by_user_endpoint

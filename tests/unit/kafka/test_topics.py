@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.extension.messages.topics import TopicResult
+from kafkalite.extension.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse, TopicResult
 from kafkalite.model import BrokerId
 from kafkalite.protocol import topic_ids, wire
 
@@ -151,3 +151,22 @@ async def test_a_topic_that_is_named_by_its_id_and_once_more_is_not_deleted(brok
     codes = {(result.name, result.topic_id): result.error_code for result in answer.responses}
     assert codes == {("t", t): ErrorCode.INVALID_REQUEST, (None, u): ErrorCode.INVALID_REQUEST}
     assert len(broker.services.metadata(None).topics) == 2
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_old_clients_know_no_error_for_deletions_that_are_off(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    await broker.create("t")
+
+    async def refused(request: DeleteTopicsRequest, ids: object) -> DeleteTopicsResponse:
+        return DeleteTopicsResponse(
+            tuple(TopicResult(name, ErrorCode.TOPIC_DELETION_DISABLED) for name in request.topics)
+        )
+
+    monkeypatch.setattr(broker.services, "delete_topics", refused)
+    request = wire.DeleteTopicsRequest
+    topics = {"topics": [request.DeleteTopicState("t")]} if version >= 6 else {"topic_names": ["t"]}
+    answer = await (await broker.client()).ask(request(timeout_ms=1_000, **topics), version)
+    expected = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
+    assert [each.error_code for each in answer.responses] == [expected]

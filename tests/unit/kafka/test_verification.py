@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -282,6 +283,57 @@ async def test_a_batch_that_comes_after_the_marker_waits_behind_the_one_before_i
     assert await bump(producer, committed=True) == 0
     await complete(producer)
     assert (await visible(producer.client))[0] == [b"before", b"0", b"1", b"2"]
+
+
+async def test_a_batch_that_has_nothing_to_ask_waits_behind_one_that_has(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first batch is verified, but waits behind large requests to be appended; the second one comes, and asks; the
+    first is appended, and opens the transaction; the third one has nothing to ask. It was judged before the second: out of order."""
+    producer = await started(broker)
+    verifier, partitions = broker.side.verifier, broker.services.partitions
+    real_ask, real_produce = verifier._ask, partitions.produce
+    held: list[Callable[[], None]] = []
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    questions = 0
+
+    async def ask(asker: Asker, names: tuple[TopicPartition, ...]) -> Answers:
+        nonlocal questions
+        questions += 1
+        if questions > 1:
+            asked.set()
+            await go_on.wait()
+        return await real_ask(asker, names)
+
+    def hold(*args: Any, **options: Any) -> None:
+        held.append(partial(real_produce, *args, **options))
+
+    monkeypatch.setattr(verifier, "_ask", ask)
+    monkeypatch.setattr(partitions, "produce", hold)
+    records = [
+        batch(b"%d" % n, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=n, transactional=True)
+        for n in range(3)
+    ]
+
+    def send_next(number: int) -> None:
+        producer.client.send(produce("t", (0, records[number]), transactional_id=producer.name), 12)
+
+    send_next(0)
+    while not held:
+        await asyncio.sleep(0)
+    send_next(1)
+    await asked.wait()
+    monkeypatch.setattr(partitions, "produce", real_produce)
+    held[0]()
+    send_next(2)
+    _, first = await producer.client.receive()
+    await (await broker.client()).ask(wire.MetadataRequest([]), 1)  # by now the third one has been received, too
+    go_on.set()
+    answers = [first, *[(await producer.client.receive())[1] for _ in range(2)]]
+    assert [each.responses[0].partition_responses[0].error_code for each in answers] == [0, 0, 0]
+    assert await bump(producer, committed=True) == 0
+    await complete(producer)
+    assert (await visible(producer.client))[0] == [b"0", b"1", b"2"]
 
 
 # --- transaction.version 2 -----------------------------------------------------------------------

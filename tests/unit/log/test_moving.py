@@ -188,6 +188,25 @@ async def test_a_restart_goes_on_with_what_was_copied() -> None:
     assert host.log.directory == "/d2" and len(values(host.log)) == 200
 
 
+async def test_the_nodes_rate_changes_for_moves_under_way_that_have_none_of_their_own() -> None:
+    host = Host(replica_alter_log_dirs_io_max_bytes_per_second=1)
+    manager = await host.start()
+    log = host.create()
+    fill(log, 200)
+    move = manager.moves.start(T0, "/d2")
+    assert move is not None and move.throttle == 1
+    await until(lambda: move.copied_bytes > 0)
+    manager.moves.change_rate(5_000_000)
+    await until(lambda: move.state == "done")
+    assert move.throttle == 5_000_000 and len(values(host.log)) == 200
+    own = manager.moves.start(T0, "/d1", throttle=80_000)
+    assert own is not None
+    manager.moves.change_rate(0)
+    assert own.throttle == 80_000
+    assert manager.moves.start(T0, "/d1", throttle=90_000) is own and own.throttle == 90_000
+    await until(lambda: own.state == "done")
+
+
 async def test_futures_that_stand_for_nothing_are_removed() -> None:
     host = Host()
     manager = await host.start()

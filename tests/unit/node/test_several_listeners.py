@@ -373,8 +373,8 @@ async def test_advertised_addresses_change_while_nodes_run(tmp_path: Path) -> No
             [entry] = (await own.ask(asked, 4)).results[0].configs
             assert (entry.config_source, entry.read_only) == (2, False)
             assert "EXTERNAL://broker1.example:19094" in entry.value
-            assert await alter(own, "1", "INTERNAL://localhost:0") == ErrorCode.INVALID_CONFIG
-            assert await alter(own, "1", "INTERNAL://0.0.0.0:1,EXTERNAL://h:1") == ErrorCode.INVALID_CONFIG
-            assert await alter(own, "", wanted) == ErrorCode.INVALID_CONFIG
+            assert await alter(own, "1", "INTERNAL://localhost:0") == ErrorCode.INVALID_REQUEST
+            assert await alter(own, "1", "INTERNAL://0.0.0.0:1,EXTERNAL://h:1") == ErrorCode.INVALID_REQUEST
+            assert await alter(own, "", wanted) == ErrorCode.INVALID_REQUEST
             assert await alter(own, "1", "", 1) == 0
             await until(outside, "127.0.0.2")

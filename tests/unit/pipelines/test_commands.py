@@ -52,6 +52,8 @@ NAMES = "must be letters, digits, '.', '_' and '-', 200 at most, not"
         ("run FILE --remote=sc://h --master=local", "--remote cannot be combined with --master and --print-command"),
         ("run FILE --once --master=local", '--once needs trigger = "available-now" in the file if spark-submit runs it'),
         ("backfill FILE --from=earliest --table=a.b.c", "--table: 'a.b.c' is not a name or namespace.name"),
+        ("backfill FILE --from=earliest --table=flights", "--table flights is the file's own; --same-sinks if that is meant"),
+        ("backfill FILE --from=earliest --table=default.flights", "--table default.flights is the file's own; --same-sinks if that is meant"),
         ("backfill FILE --from=earliest --topic=a%b", "--topic: 'a b' is not a topic's name"),
         ("backfill FILE --from=earliest --table=t --name=../t", f"--name: {NAMES} '../t'"),
         ("backfill FILE --from=yesterday --table=t", "'yesterday' is not earliest, latest, a time (2026-11-22T08:00:00Z) or offsets as JSON"),
@@ -67,6 +69,20 @@ def test_what_is_refused_before_spark_starts(
     result = CliRunner().invoke(pipeline, arguments)
     assert result.exit_code == 2 and f"Error: {line}" in result.output, result.output
     assert not Path("new.toml").exists()
+
+
+@pytest.mark.parametrize("target", ["--path=./lake/x", "--path=lake/y", "--topic=out"])
+def test_a_backfill_into_a_place_of_the_file_itself_is_refused(
+    target: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first sink was compared, as it was written: old rows replaced newer ones of a table with a key."""
+    monkeypatch.chdir(file.parent)
+    with file.open("a") as more:
+        for place in ('"delta"\npath = "lake/x"', '"delta"\npath = "lake/y"', '"topic"\ntopic = "out"'):
+            more.write(f"\n[[sinks]]\nformat = {place}\n")
+    result = CliRunner().invoke(pipeline, ["backfill", file.name, "--from=earliest", target])
+    line = f"{target.replace('=', ' ')} is the file's own; --same-sinks if that is meant"
+    assert result.exit_code == 2 and line in result.output, result.output
 
 
 def test_init_into_a_directory_that_does_not_exist(tmp_path: Path) -> None:

@@ -101,6 +101,16 @@ def test_a_batch_that_changes_nothing_is_recorded_too(tmp_path: Path) -> None:
     assert sorted(DeltaTable(table.location).to_pyarrow_table().column("n").to_pylist()) == [1, 2, 5]
 
 
+def test_a_row_replaces_another_as_a_whole(tmp_path: Path) -> None:
+    """As in an Iceberg table: a column that the rows no longer have kept its old value in Delta."""
+    sink = DeltaSink("t", key=("n",))
+    table = KeyedDeltaTable(Pipeline("p", {}, Source(("t",)), (sink,), directory=tmp_path), sink)
+    write_deltalake(table.location, pa.table({"n": [1, 2], "name": ["old", "old"]}))
+    assert _Merged(table, batch("p", 0), pa.table({"n": [1], DELETED: [False]})).commit() == 1
+    found = DeltaTable(table.location).to_pyarrow_table().to_pylist()
+    assert {row["n"]: row["name"] for row in found} == {1: None, 2: "old"}
+
+
 def test_the_memory_of_a_task_is_bounded_over_all_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_WAITING_BYTES", 10_000)
     most: list[int] = []

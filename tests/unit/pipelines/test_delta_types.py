@@ -14,6 +14,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from kafkalite_pipelines import DeltaSink, Pipeline, PipelineError, Source
 from kafkalite_pipelines.sinks.delta import DeltaSinkTable
+from kafkalite_pipelines.sinks.delta_types import merged
 
 
 def _table(directory: Path, *, evolve: bool = True) -> DeltaSinkTable:
@@ -83,3 +84,28 @@ def test_evolve_false(tmp_path: Path) -> None:
     assert present is not None
     with pytest.raises(PipelineError, match="n becomes long"):
         sink._evolved(present, pa.schema([("n", pa.int64())]))
+
+
+INNER = pa.struct([("a", pa.int32()), ("b", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("present", "rows", "wanted"),
+    [
+        (pa.int64(), pa.int32(), pa.int64()),
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.int32(), pa.float64(), pa.float64()),
+        (pa.int64(), pa.float64(), None),
+        (pa.large_string(), pa.string(), pa.string()),
+        (INNER, pa.struct([("b", pa.string())]), INNER),
+        (INNER, pa.struct([("c", pa.bool_()), ("a", pa.int64())]),
+         pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.bool_())])),
+        (INNER, pa.struct([("a", pa.string())]), None),
+        (pa.list_(pa.struct([("b", pa.string())])), pa.list_(INNER),
+         pa.list_(pa.field("element", pa.struct([("b", pa.string()), ("a", pa.int32())])))),
+        (pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.int64())),
+        (INNER, pa.list_(INNER), None),
+    ],
+)  # fmt: skip
+def test_a_type_for_the_values_of_both(present: pa.DataType, rows: pa.DataType, wanted: pa.DataType | None) -> None:
+    assert merged(present, rows) == wanted

@@ -50,3 +50,22 @@ def response(body: bytes) -> bytes:
 def test_another_server_is_one_line_and_no_fault_of_a_record(answer: bytes, words: str) -> None:
     with server(answer) as url, pytest.raises(RegistryAway, match=words):
         RegistryClient(url).latest("t-value")
+
+
+def test_a_schema_s_own_references_come_before_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version that another reference named first was taken: fields of the newer one were no columns."""
+
+    def reference(name: str, version: int) -> dict[str, object]:
+        return {"name": f"{name}.proto", "subject": name, "version": version}
+
+    schemas = {
+        "/subjects/t-value/versions/latest": {
+            "id": 1, "schemaType": "PROTOBUF", "schema": "T", "references": [reference("address", 1), reference("money", 2)]
+        },
+        "/subjects/address/versions/1": {"schema": "A", "references": [reference("money", 1)]},
+        "/subjects/money/versions/1": {"schema": "M1"},
+        "/subjects/money/versions/2": {"schema": "M2"},
+    }  # fmt: skip
+    client = RegistryClient("http://registry")
+    monkeypatch.setattr(client, "_get", schemas.__getitem__)
+    assert client.latest("t-value").references == (("money.proto", "M2"), ("address.proto", "A"))

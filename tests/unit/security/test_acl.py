@@ -21,6 +21,7 @@ from kafkalite.security.acl import (
     PatternType,
     Permission,
     ResourceType,
+    known_or_unknown,
 )
 from kafkalite.security.authorizer import Authorizer, parse_super_users
 from kafkalite.security.principal import Principal
@@ -58,6 +59,11 @@ ANN = Someone(Principal("User", "ann"))
         (Pattern(T, "t"), AclEntry("User:a", "", Operation.READ, Permission.ALLOW), "host"),
         (Pattern(T, "t"), AclEntry("User:a", "*", Operation.READ, Permission.ANY), "allows or denies"),
         (Pattern(T, "t"), AclEntry("User:a", "*", Operation.ANY, Permission.ALLOW), "one operation"),
+        (
+            Pattern(ResourceType.TRANSACTIONAL_ID, "t"),
+            AclEntry("User:a", "*", known_or_unknown(Operation, 15), Permission.ALLOW),  # TWO_PHASE_COMMIT (KIP-939)
+            None,
+        ),
     ],
 )
 def test_what_may_be_written(pattern: Pattern, entry: AclEntry, why: str | None) -> None:

@@ -46,6 +46,8 @@ def test_counted_again() -> None:
 def test_a_user_is_a_principal_or_where_nobody_logs_in_a_host() -> None:
     assert user_of(Principal("User", "alice"), "10.0.0.1") == user_of(Principal("User", "alice"), "10.0.0.2")
     assert user_of(ANONYMOUS, "10.0.0.1") != user_of(ANONYMOUS, "10.0.0.2")
+    assert user_of(ANONYMOUS, "2001:db8::1") == user_of(ANONYMOUS, "2001:db8:0:0:ffff::2"), "one host may have both"
+    assert user_of(ANONYMOUS, "2001:db8::1") != user_of(ANONYMOUS, "2001:db8:0:1::1")
 
 
 @given(st.integers(1, 300), st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(-20, 120)), max_size=60))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.coordination.scram_users import credential
 from kafkalite.errors import AuthenticationFailed
 from kafkalite.security import scram
 from kafkalite.security.sasl import MECHANISMS, PLAIN, ClientCredentials, PlainServer, sasl_server
@@ -263,3 +264,35 @@ def test_a_client_computes_a_salted_password_once() -> None:
         here, there = credentials.client(lambda size, n=number: bytes([n]) * size), server()  # type: ignore[misc]
         here.step(there.step(here.first()))
     assert len(credentials._salted) == 1
+
+
+@pytest.mark.parametrize("mechanism", sorted(scram.MECHANISMS))
+def test_the_first_answer_takes_the_same_work_for_everybody(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 µs more for a user that does not exist could be told apart from outside in 2,000 tries."""
+    settings = {mechanism: make_credential(mechanism, "pencil", b"salt of 24 bytes........").text()}
+    credential(settings, mechanism)
+    work: list[str] = []
+    digest, parse = scram._hmac, ScramCredential.parse
+
+    def counted_digest(name: str, key: bytes, data: bytes) -> bytes:
+        work.append("hmac")
+        return digest(name, key, data)
+
+    def counted_parse(mechanism: str, text: str) -> ScramCredential:
+        work.append("parse")
+        return parse(mechanism, text)
+
+    monkeypatch.setattr(scram, "_hmac", counted_digest)
+    monkeypatch.setattr(ScramCredential, "parse", counted_parse)
+    done: dict[str, list[str]] = {}
+    for user in ("alice", "nobody"):
+        server = ScramServer(
+            mechanism, lambda name: credential(settings if name == "alice" else {}, mechanism), "nonce", KEY
+        )
+        first = server.step(f"n,,n={user},r=abc".encode())
+        nonce = first.decode().partition(",")[0]
+        with pytest.raises(AuthenticationFailed):
+            server.step(f"c=biws,{nonce},p={base64.b64encode(bytes(64)).decode()}".encode())
+        done[user] = work.copy()
+        work.clear()
+    assert done["alice"] == done["nobody"] and "hmac" in done["alice"]

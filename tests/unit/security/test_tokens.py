@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.errors import AuthenticationFailed, PrincipalChanged
 from kafkalite.security.principal import Principal
-from kafkalite.security.scram import Delegated, ScramClient, ScramServer, decoy
+from kafkalite.security.scram import ScramClient, ScramServer, decoy
 from kafkalite.security.tokens import Token, Tokens
 from tests.support.security import listener_security
 
@@ -104,23 +104,18 @@ def test_a_listener_without_tokens_knows_none() -> None:
         exchange(server, "id", "anything")
 
 
-def test_a_token_of_the_nodes_user_ends_like_any_other() -> None:
-    gone: list[Delegated | None] = []
+def test_a_token_of_the_nodes_user_is_refused() -> None:
+    """It would be a node: it may have been created before the name became the nodes'."""
     world = World()
     world.tokens.put(Token("n", Principal("User", "node"), ALICE, (), 1_000, 5_000, 9_000))
-
-    def delegated(mechanism: str, token_id: str) -> Delegated | None:
-        return None if gone else world.tokens.delegated(mechanism, token_id)
-
-    security = listener_security(delegated=delegated)
+    security = listener_security(delegated=world.tokens.delegated)
     server = security.exchange(MECHANISM)
     assert isinstance(server, ScramServer)
     token = world.tokens.get("n")
     assert token is not None
     exchange(server, "n", base64.b64encode(world.tokens.with_hmac(token).hmac).decode())
-    login = security.login(server, MECHANISM, None, "h")
-    gone.append(None)
-    assert not security.holds(login)
+    with pytest.raises(AuthenticationFailed, match="user of the nodes"):
+        security.login(server, MECHANISM, None, "h")
 
 
 def test_another_login_of_the_same_connection_may_not_change_its_user() -> None:

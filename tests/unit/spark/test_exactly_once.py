@@ -293,6 +293,17 @@ def test_a_batch_write_under_a_name_and_a_version_happens_once(log, task) -> Non
     assert log.visible() == ["1", "2"]
 
 
+@pytest.mark.checklist("F27")
+def test_a_version_counts_for_each_topic(log, task) -> None:
+    """As Delta's does for each table: in `foreachBatch` the second topic of a batch got no row, and nothing was said."""
+    task()
+    log.add_topic("u", 1)
+    for topic in ("t", "u", "t", "u"):
+        writer = batch_writer(log, txnAppId="split", txnVersion="7", topic=topic)
+        writer.commit([writer.write(rows(topic))])
+    assert (log.visible("t"), log.visible("u")) == (["t"], ["u"])
+
+
 @pytest.mark.parametrize(
     ("options", "is_stream", "says"),
     [

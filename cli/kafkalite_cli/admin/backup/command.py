@@ -10,6 +10,7 @@ import click
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.backup.files import Manifest, batches_of, finished_manifest
 from kafkalite_cli.admin.backup.pace import CopyRate
+from kafkalite_cli.new_files import keep_from_others
 from kafkalite_cli.output import (
     Output,
     client_options,
@@ -78,6 +79,7 @@ def create(
     """
     from kafkalite_cli.admin.backup.create import Choice, create
 
+    keep_from_others()
     parse_pattern(pattern or "", "--pattern")
 
     async def work() -> Manifest:

@@ -50,7 +50,7 @@ def check(connect_string: str | None, config_file: Path | None, *, as_json: bool
     \b
       kafkalite admin zookeeper check --config /etc/kafkalite/node1.toml
     """
-    report = _run(connect_string, config_file, is_open=None)
+    report, _ = _run(connect_string, config_file, is_open=None)
     _show(report, as_json=as_json, state="open")
     _name_users(report.users)
     if report.open:
@@ -70,9 +70,10 @@ def secure(connect_string: str | None, config_file: Path | None, *, as_json: boo
     \b
       kafkalite admin zookeeper secure --config /etc/kafkalite/node1.toml
     """
-    report = _run(connect_string, config_file, is_open=False)
+    report, left = _run(connect_string, config_file, is_open=False)
     _show(report, as_json=as_json, state="were open")
     _refuse_partial(report)
+    _refuse_open_again(left)
 
 
 @zookeeper.command("open")
@@ -87,31 +88,33 @@ def open_(*, yes: bool, connect_string: str | None, config_file: Path | None, as
       kafkalite admin zookeeper open --config /etc/kafkalite/node1.toml --yes
     """
     confirm("Every client that reaches ZooKeeper may then change the cluster and its users. Go on?", yes=yes)
-    report = _run(connect_string, config_file, is_open=True)
+    report, _ = _run(connect_string, config_file, is_open=True)
     Output(as_json).value(
         {"znodes": report.seen}, f"{report.seen} znodes are open to every client that reaches ZooKeeper"
     )
     _refuse_partial(report)
 
 
-def _run(connect_string: str | None, config_file: Path | None, *, is_open: bool | None) -> AclReport:
-    """`is_open` None: examine only. Raises ConfigError, CoordinatorError."""
+def _run(connect_string: str | None, config_file: Path | None, *, is_open: bool | None) -> tuple[AclReport, AclReport]:
+    """What was found, and what was found after the change. `is_open` None: examine only. Raises ConfigError, CoordinatorError."""
     if connect_string is None and config_file is None:
         raise click.UsageError("name ZooKeeper: --zookeeper or --config")
 
-    async def work(session: Coordinator) -> AclReport:
+    async def work(session: Coordinator) -> tuple[AclReport, AclReport]:
         acls = as_acls(session)
         assert acls is not None
         if is_open is None:
-            return await examine(acls, _ALL)
+            report = await examine(acls, _ALL)
+            return report, report
         if is_open:
-            return await change(acls, is_open=True)
+            report = await change(acls, is_open=True)
+            return report, report
         # First, because it cannot be seen any more when the znodes are closed.
         exposed = (await examine(acls, _ALL)).users
         _name_users(exposed)
         closed = await change(acls, is_open=False)
         _name_users([each for each in closed.users if each not in exposed])
-        return closed
+        return closed, await examine(acls, _ALL)
 
     # `secure` means set.acl, whatever is configured; without zookeeper.auth that is refused.
     set_acl = None if is_open is None else not is_open
@@ -124,6 +127,7 @@ def _show(report: AclReport, *, as_json: bool, state: str) -> None:
         "open": report.open,
         "changeable": report.changeable,
         "readable": report.readable,
+        "others": report.others,
         "users": report.users,
         "refused": report.refused,
     }
@@ -132,8 +136,13 @@ def _show(report: AclReport, *, as_json: bool, state: str) -> None:
     rows = [(path, "change") for path in report.changeable] + [(path, "read") for path in report.readable]
     if rows:
         out.table("", ("znode", "anybody may"), rows)
-    if report.open > len(rows) and not as_json:
-        click.echo(f"and {report.open - len(rows)} more")
+    if report.others:
+        click.echo(
+            f"an identity other than that of zookeeper.auth may change or read: {', '.join(report.others)}", err=True
+        )
+    unnamed = report.open - len(rows) - len(report.others)
+    if unnamed > 0 and not as_json:
+        click.echo(f"and {unnamed} more")
 
 
 def _name_users(names: Sequence[str]) -> None:
@@ -149,5 +158,15 @@ def _refuse_partial(report: AclReport) -> None:
     if report.refused:
         raise ConfigError(
             f"zookeeper.auth is not the identity that {report.refused[0]} belongs to (of {len(report.refused)} or more): they"
-            " stay as they are"
+            " stay as they are. If no node of this cluster has made them, delete them"
+        )
+
+
+def _refuse_open_again(report: AclReport) -> None:
+    """Raises ConfigError: somebody made more while the znodes were closed, or since."""
+    if report.open:
+        first = (*report.changeable, *report.readable, *report.others)[0]
+        raise ConfigError(
+            f"{report.open} znodes are open again, {first} among them: a node or a command makes them without zookeeper.set.acl; set it"
+            " there, and repeat this command"
         )

@@ -223,9 +223,8 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
                 group, request, self.settings(group.group_id), self._topics.topic_id, now
             )
         except ApiError as error:
-            if error.code is not ErrorCode.MEMBER_ID_REQUIRED:
-                raise
-            token(JoinAnswer(token, error.code, request.new_member_id))
+            is_invited = error.code is ErrorCode.MEMBER_ID_REQUIRED
+            token(JoinAnswer(token, error.code, request.new_member_id if is_invited else ""))
             return True
 
         def answered(error: ApiError | None, outcome: ConsumerOutcome | None) -> None:

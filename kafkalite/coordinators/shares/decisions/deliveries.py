@@ -28,6 +28,23 @@ class DeliveryLimits(NamedTuple):
     record_locks: int = 2_000
 
 
+def most_together(delivery_count: int, limit: int, batch_size: int) -> int | None:
+    """How many records with this number of deliveries come together at most; None: as many as are wanted.
+
+    Args:
+        limit: of deliveries.
+        batch_size: in records, of the batch that they belong to.
+
+    Source: Kafka 4.3, SharePartition: half of a batch after half of the deliveries (two at least), half of that after
+    the next. Deviation: the batch is that of the log, or neighbours that were delivered equally often, as nothing here
+    remembers what was acquired together.
+    """
+    begin = max(2, (limit + 1) // 2)
+    if delivery_count < begin:
+        return None
+    return 1 if delivery_count + 1 >= limit else max(1, batch_size >> (delivery_count - begin + 1))
+
+
 class LogBatch(NamedTuple):
     """A batch of the log. `is_delivered`: not a control batch, nor of an aborted transaction that the group may not see."""
 

@@ -20,6 +20,7 @@ from kafkalite.coordinators.shares.decisions.deliveries import (
     LogBatch,
     StateWrite,
     WantedRecords,
+    most_together,
 )
 from kafkalite.coordinators.shares.decisions.runs import Run, Runs
 from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
@@ -114,8 +115,8 @@ class SharedPartition:
     ) -> list[Acquired]:
         """Give free records out of what was read from `read_from` on. Offsets without a batch have no records any more.
 
-        Whole batches of the log, unless the number is exact: the last one may exceed it. A record whose last delivery
-        this is comes alone, so that it spoils no others.
+        Whole batches of the log, unless the number is exact: the last one may exceed it. From half of the deliveries on
+        fewer and fewer come together, at the last delivery one, so that one bad record spoils few others.
         """
         got: list[tuple[int, int, int]] = []
         deadline_ms = now_ms + self.limits.lock_ms
@@ -132,7 +133,7 @@ class SharedPartition:
             if not batch.is_delivered:
                 self._archive_free(first, last)
             else:
-                taken = self._acquire_within(member, first, last, left if wanted.is_exact else None, deadline_ms, got)
+                taken = self._acquire_within(member, batch, first, left, wanted, deadline_ms, got)
                 if taken is None:
                     break
                 left -= taken
@@ -143,9 +144,17 @@ class SharedPartition:
         return _grouped(got, wanted.batch_size)
 
     def _acquire_within(
-        self, member: str, first: int, last: int, most: int | None, deadline_ms: int, got: list[tuple[int, int, int]]
+        self,
+        member: str,
+        batch: LogBatch,
+        first: int,
+        left: int,
+        wanted: WantedRecords,
+        deadline_ms: int,
+        got: list[tuple[int, int, int]],
     ) -> int | None:
-        """Acquire what is free of one batch, `most` of it at most; the number of records, None if no more may be acquired."""
+        """Acquire what is free of one batch from `first` on, `left` of it at most if that is exact; the number of records, None if no more may be acquired."""
+        last, most = batch.last, left if wanted.is_exact else None
         taken = 0
         for run in list(self._runs.peek(first, last)):
             if not run.is_free or (most is not None and taken >= most):
@@ -153,20 +162,24 @@ class SharedPartition:
             low, high = max(run.first, first), min(run.last, last)
             if most is not None:
                 high = min(high, low + most - taken - 1)
-            is_last_delivery = run.delivery_count + 1 >= self.limits.delivery_count > 1 and run.delivery_count > 0
-            if is_last_delivery:
-                if got:
+            count = sum(end - begin + 1 for begin, end, times in got if times == run.delivery_count + 1)
+            size = max(last - batch.first + 1, min(count + len(run), wanted.batch_size))
+            together = most_together(run.delivery_count, self.limits.delivery_count, size)
+            if got and run.delivery_count + 1 != got[-1][2] and (together is not None or self._is_alone(got)):
+                return None
+            if together is not None:
+                if count >= together:
                     return None
-                high = low
+                high = min(high, low + together - count - 1)
             for part in self._runs.between(low, high):
                 self._hold(part, member, deadline_ms)
                 got.append((part.first, part.last, part.delivery_count))
             taken += high - low + 1
-            if is_last_delivery:
+            if together is not None and high < min(run.last, last):
                 return None
         if last >= self._runs.end:
             room = self.limits.record_locks - self._open
-            if room <= 0:
+            if room <= 0 or self._is_alone(got):
                 return None
             self._append(first - 1, _ARCHIVED, 0)
             new = last
@@ -181,6 +194,10 @@ class SharedPartition:
             if new < last:
                 return None
         return taken
+
+    def _is_alone(self, got: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether what was acquired comes a few records at a time, so that no others may come with it."""
+        return bool(got) and most_together(got[-1][2] - 1, self.limits.delivery_count, 1) is not None
 
     def _hold(self, run: Run, member: str, deadline_ms: int) -> None:
         run.holder, run.deadline_ms = member, deadline_ms
@@ -212,7 +229,7 @@ class SharedPartition:
         parts = [part for each in acknowledgements for part in each.parts()]
         for first, last, kind in parts:
             if kind is AcknowledgeType.RENEW and not may_renew:
-                raise api_error(ErrorCode.INVALID_REQUEST, "the group's members may not renew locks")
+                raise api_error(ErrorCode.INVALID_RECORD_STATE, "the group's members may not renew locks")
             self._check_holder(member, first, last)
         waits = False
         for first, last, kind in parts:

@@ -95,7 +95,10 @@ class AlterConfigHandlers:
                 if await self._altered(resource, change, validate_only=validate_only):
                     return
             except ConfigError as error:
-                raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
+                # Of a broker it is INVALID_REQUEST, as with Kafka, which keeps that for old programs (KAFKA-13609).
+                is_broker = resource.resource_type == BROKER
+                code = ErrorCode.INVALID_REQUEST if is_broker else ErrorCode.INVALID_CONFIG
+                raise api_error(code, str(error)) from None
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "others have changed these settings again and again")
 
     async def _altered(self, resource: _Altered, change: Change, *, validate_only: bool) -> bool:
@@ -128,16 +131,18 @@ class AlterConfigHandlers:
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
         fixed = [name for name in wanted if not _is_changeable(name)]
         if fixed:
-            text = (
-                "cannot be changed without a restart" if all(map(_is_known, fixed)) else "no such broker configuration"
-            )
-            raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
+            names = ", ".join(fixed)
+            if all(map(_is_known, fixed)):
+                text = f"Cannot update these configs dynamically: [{names}]; they need a restart"
+            else:
+                text = f"{names}: no such broker configuration"
+            raise api_error(ErrorCode.INVALID_REQUEST, text)
         if broker_id is None and BROKER_STATE in wanted:
-            raise api_error(ErrorCode.INVALID_CONFIG, f"{BROKER_STATE}: holds for one broker, not for the cluster")
+            raise ConfigError(f"{BROKER_STATE}: holds for one broker, not for the cluster")
         if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
-            raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
+            raise ConfigError(f"{', '.join(limits)}: holds for the cluster, not for one broker")
         if broker_id is None and ADVERTISED in wanted:
-            raise api_error(ErrorCode.INVALID_CONFIG, f"{ADVERTISED}: is for one broker, not for all of them")
+            raise ConfigError(f"{ADVERTISED}: is for one broker, not for all of them")
         settings = await self._services.broker_overrides(broker_id)
         before = canonical({key: value for key, value in settings.items() if _is_changeable(key)})
         # What was written by hand.

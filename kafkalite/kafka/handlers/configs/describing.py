@@ -21,6 +21,7 @@ from kafkalite.config.keys import INT_MAX, SHORT_MAX
 from kafkalite.coordination.broker_states import BROKER_STATE, state_of
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
 from kafkalite.kafka.handlers.configs.entities import ENTITIES, EntityConfigs
 from kafkalite.kafka.handlers.configs.resources import BROKER, LISTS, TOPIC, broker_of, canonical, check_resource
 from kafkalite.kafka.handlers.configs.true_values import true_value_entries
@@ -30,7 +31,23 @@ from kafkalite.model import ListenerAddress
 from kafkalite.protocol import wire
 
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
+#: Limits of replication: Kafka's tools take a value that they see for a limit that somebody has set.
+_SHOWN_IF_SET = frozenset(
+    (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+)
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
+#: As with Kafka, these are shown only if they are set: a program that removes one waits until it is gone.
+_SHOWN_IF_SET = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
 
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
@@ -76,8 +93,8 @@ class DescribeConfigHandlers:
         wanted = set(resource.configuration_keys or ()) or None
         entries = []
         if resource.resource_type == TOPIC:
-            if not resource.resource_name:
-                raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic has no name")
+            if not is_topic_name(resource.resource_name):
+                raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_NAME_RULE)
             overrides = await self._services.topic_overrides(resource.resource_name)
             config = self._services.effective_topic_config(resource.resource_name, overrides)
             layers = await self._broker_layers()
@@ -103,6 +120,8 @@ class DescribeConfigHandlers:
                     if key not in (ADVERTISED, LISTENERS) and names:
                         # What ZooKeeper has, not what this node has seen so far: a client that has set it expects to see it.
                         values = self._values(key, layers)
+                        if key in _SHOWN_IF_SET and values[0][0] == _SOURCE_DEFAULT:
+                            continue
                         value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
                         shown = getattr(value.topic if owner is broker.topic else value, spec.name)
                         read_only = not is_dynamic(key)

@@ -69,17 +69,18 @@ class EntityConfigs:
             if name not in wanted:
                 continue
             values = [(dynamic, name, settings[name])] if name in settings else []
-            held, inherited = value(keys, settings, name), []
+            held = value(keys, settings, name)
             if resource.resource_type == GROUP:
                 held = group_setting(settings, name, self._services.config)
                 inherited = _of_broker(name, self._services.static_config, layers)
-            values += inherited or [(_SOURCE_DEFAULT, name, _text(key.default))]
+                values += inherited or [(_SOURCE_DEFAULT, name, _text(key.default))]
+            source = values[0][0] if values else _SOURCE_DEFAULT
             entries.append(
                 response.DescribeConfigsResourceResult(
                     name=name,
                     value=_text(held),
-                    is_default=values[0][0] == _SOURCE_DEFAULT,
-                    config_source=values[0][0],
+                    is_default=source == _SOURCE_DEFAULT,
+                    config_source=source,
                     synonyms=[response.DescribeConfigsSynonym(each, text, source) for source, each, text in values]
                     if message.include_synonyms
                     else (),

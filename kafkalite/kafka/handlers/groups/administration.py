@@ -55,7 +55,7 @@ class GroupAdminHandlers:
                 groups.append(response(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), None, group_id))
                 continue
             try:
-                entry = self._groups.describe(group_id)
+                entry = self._groups.describe(group_id) if group_id else None
                 is_classic = entry is not None and not (entry.consumer or entry.share or entry.streams)
                 group = entry.group if entry is not None and is_classic else None
             except ApiError as error:
@@ -103,22 +103,22 @@ def _described(group: Group | None, group_id: str) -> wire.DescribeGroupsRespons
     response = wire.DescribeGroupsResponse
     if group is None:
         return response.DescribedGroup(0, None, group_id, GroupState.DEAD.value)
-    is_settled = group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
+    is_stable = group.state is GroupState.STABLE  # in all other states Kafka says nothing of protocol and members
     return response.DescribedGroup(
         0,
         None,
         group_id,
         group.state.value,
         group.protocol_type or "",
-        (group.protocol or "") if is_settled else "",
+        (group.protocol or "") if is_stable else "",
         [
             response.DescribedGroupMember(
                 member.member_id,
                 member.instance_id,
                 member.client_id,
                 member.client_host,
-                member.metadata(group.protocol) if is_settled else b"",
-                member.assignment if is_settled else b"",
+                member.metadata(group.protocol) if is_stable else b"",
+                member.assignment if is_stable else b"",
             )
             for member in group.members.values()
         ],

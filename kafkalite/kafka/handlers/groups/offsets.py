@@ -28,6 +28,8 @@ _ABORTABLE_FROM = 4
 _ADDS_FROM = 5
 #: The version of OffsetCommit that knows member epochs (KIP-848).
 _EPOCHS_FROM = 9
+#: From this version of OffsetFetch on, an error is of the whole answer.
+_ERROR_FROM = 2
 #: From these versions on, topics are named by id, and groups that do not exist are an error.
 _TXN_COMMIT_IDS_FROM = 6
 _COMMIT_IDS_FROM = 10
@@ -187,7 +189,12 @@ class OffsetHandlers:
         denied = request.denied
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         if request.version < 8:
-            offsets = self._groups.offsets.offsets_of(message.group_id)
+            try:
+                offsets = self._groups.offsets.offsets_of(message.group_id)
+            except ApiError as error:
+                if request.version < _ERROR_FROM:
+                    raise
+                return response(error_code=int(error.code))
             topics = _offset_topics(
                 offsets,
                 message.topics,
@@ -236,7 +243,9 @@ class OffsetHandlers:
         by_id = request.version >= _FETCH_IDS_FROM
         if by_id and asked is not None:
             name_topics(self._services, asked)
-            for topic in asked:
+            for topic in sorted(
+                asked, key=lambda topic: not topic.name
+            ):  # ids that nobody knows come last, as with Kafka
                 id_ = topic_ids.from_wire(topic.topic_id)
                 for name, partitions in _offset_topics(
                     offsets, [topic], denied, is_visible, require_stable=message.require_stable, topic_id=id_

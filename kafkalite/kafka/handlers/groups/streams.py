@@ -182,7 +182,7 @@ def _offsets(said: Sequence[wire.StreamsGroupHeartbeatRequest.TaskOffset] | None
 
 
 def _refused(error: ApiError) -> wire.StreamsGroupHeartbeatResponse:
-    return wire.StreamsGroupHeartbeatResponse(error_code=int(error.code), error_message=str(error) or None, status=None)
+    return wire.StreamsGroupHeartbeatResponse(error_code=int(error.code), error_message=str(error) or None)
 
 
 def _answered(answer: StreamsAnswer) -> wire.StreamsGroupHeartbeatResponse:
@@ -195,7 +195,7 @@ def _answered(answer: StreamsAnswer) -> wire.StreamsGroupHeartbeatResponse:
         acceptable_recovery_lag_legacy=settings.acceptable_lag,
         task_offset_interval_ms=settings.task_offset_interval_ms,
         acceptable_recovery_lag=settings.acceptable_lag,
-        status=[response.Status(int(status), text) for status, text in answer.statuses] or None,
+        status=[response.Status(int(status), text) for status, text in answer.statuses],
         endpoint_information_epoch=answer.endpoint_epoch,
     )
     if answer.member is not None and answer.shows_assignment:

@@ -43,9 +43,12 @@ def join(
     """
     member_id = request.member_id or request.new_member_id
     check_room(group, member_id, request.instance_id, settings.max_size)
-    subscription = _subscription(group, request)
+    _check_protocols(group, request)
     if not request.member_id and request.requires_known_member_id:
         raise api_error(ErrorCode.MEMBER_ID_REQUIRED)
+    subscription = subscription_in(request.protocols[0][1])
+    if subscription is None:
+        raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_unknown = not request.member_id or (request.instance_id is None and member_id not in group.members)
     found = find(group, member_id, JOIN_EPOCH if is_unknown else -1, request.instance_id, None, is_classic=True)
     known = found.member
@@ -76,18 +79,16 @@ def join(
     return outcome, owned
 
 
-def _subscription(group: ConsumerGroup, request: JoinRequest) -> ConsumerSubscription:
-    """What it subscribes to. Raises ApiError INCONSISTENT_GROUP_PROTOCOL."""
+def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
+    """Raises ApiError INCONSISTENT_GROUP_PROTOCOL."""
     others = [
         {name for name, _ in member.classic.protocols}
         for member in group.members.values()
         if member.classic is not None and member.member_id != request.member_id
     ]
     is_common = any(all(name in each for each in others) for name, _ in request.protocols)
-    found = subscription_in(request.protocols[0][1]) if request.protocols else None
-    if request.protocol_type != CONSUMER or not is_common or found is None:
+    if request.protocol_type != CONSUMER or not is_common:  # none is common if it names none
         raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return found
 
 
 def _owned(subscription: ConsumerSubscription, topic_id_of: TopicIdOf) -> Assignment:

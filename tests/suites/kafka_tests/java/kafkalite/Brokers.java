@@ -8,6 +8,7 @@ import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.metadata.BrokerState;
+import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.MetadataCache;
 
 import java.lang.reflect.InvocationHandler;
@@ -109,11 +110,19 @@ public final class Brokers {
             case "numPartitions" -> () -> topic((String) arguments[0]).map(each -> each.partitions().size());
             case "contains" -> arguments[0] instanceof String name ? () -> topic(name).isPresent() : null;
             case "getTopicId" -> () -> topic((String) arguments[0]).orElseThrow().topicId();
+            case "getLeaderAndIsr" -> () -> state((String) arguments[0], (Integer) arguments[1]);
             case "hasAliveBroker" -> () -> nodes().stream().anyMatch(each -> each.id() == (Integer) arguments[0]);
             case "getAliveBrokerNodes", "getBrokerNodes" -> this::nodes;
             case "getAliveBrokerNode" -> () -> nodes().stream().filter(each -> each.id() == (Integer) arguments[0]).findFirst();
             default -> null;
         };
+    }
+
+    /** Of a partition; the leader is -1 if there is none. Epochs are those of a new partition, as no client is told of them. */
+    private Optional<LeaderAndIsr> state(String topic, int partition) {
+        return topic(topic).flatMap(found -> found.partitions().stream().filter(each -> each.partition() == partition).findFirst())
+            .map(each -> new LeaderAndIsr(
+                each.leader() == null ? LeaderAndIsr.NO_LEADER : each.leader().id(), each.isr().stream().map(Node::id).toList()));
     }
 
     private KafkaConfig config(int id, Map<String, String> own) {

@@ -13,6 +13,11 @@ import java.util.Map;
 final class Control {
     private static final ObjectMapper JSON = new ObjectMapper();
 
+    static {
+        // Tests with @ClusterTest fail if threads stay behind.
+        System.setProperty("http.keepAlive", "false");
+    }
+
     private final String name;
 
     Control() {

@@ -29,15 +29,8 @@ final class Quorum {
     }
 
     static KRaftQuorumImplementation newQuorum(Object harness) throws ReflectiveOperationException {
-        var cluster = current = new Cluster(scramUsers((QuorumTestHarness) harness));
-        ControllerServer controllerServer = Inside.standIn(ControllerServer.class, Map.of(
-            "controller", call -> controller(cluster),
-            "clusterId", call -> cluster.wire().clusterId(),
-            "authorizerPlugin", call -> Option.apply(cluster.anyAuthorizer()),
-            "config", call -> cluster.anyConfig(),
-            "socketServer", call -> controllerSocket(cluster),
-            "shutdown", call -> null,
-            "awaitShutdown", call -> null));
+        Cluster cluster = begin(scramUsers((QuorumTestHarness) harness));
+        ControllerServer controllerServer = controllerServer(cluster);
         return Inside.standIn(KRaftQuorumImplementation.class, Map.of(
             "createBroker", call -> cluster.create(call.getArgument(0, KafkaConfig.class), call.getArgument(2)),
             "controllerServer", call -> controllerServer,
@@ -46,6 +39,22 @@ final class Quorum {
                 cluster.close();
                 return null;
             }));
+    }
+
+    /** The brokers of the test that begins. */
+    static Cluster begin(List<String> scramUsers) {
+        return current = new Cluster(scramUsers);
+    }
+
+    static ControllerServer controllerServer(Cluster cluster) {
+        return Inside.standIn(ControllerServer.class, Map.of(
+            "controller", call -> controller(cluster),
+            "clusterId", call -> cluster.wire().clusterId(),
+            "authorizerPlugin", call -> Option.apply(cluster.anyAuthorizer()),
+            "config", call -> cluster.anyConfig(),
+            "socketServer", call -> controllerSocket(cluster),
+            "shutdown", call -> null,
+            "awaitShutdown", call -> null));
     }
 
     /** Any broker answers what a controller of KRaft would. */

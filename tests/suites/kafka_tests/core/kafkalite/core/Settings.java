@@ -43,11 +43,10 @@ final class Settings {
             found.computeIfPresent(key, (name, dirs) -> Arrays.stream(dirs.split(","))
                 .map(each -> Path.of(each.trim()).toAbsolutePath().toString()).collect(Collectors.joining(",")));
         }
-        String users = plainUsers(found);
+        String users = plainUsers(found.getOrDefault("listeners", ""));
         if (!users.isEmpty()) {
             found.put("sasl.plain.users", users);
         }
-        found.keySet().removeIf(key -> key.endsWith("sasl.jaas.config"));
         if (!hasOwnRights(config)) {
             // An authorizer of the test's own decides in the broker's JVM only.
             found.remove("authorizer.class.name");
@@ -97,8 +96,8 @@ final class Settings {
         return found;
     }
 
-    /** NAME=PASSWORD lines, of the settings and of the JVM's JAAS configuration. */
-    private static String plainUsers(Map<String, String> settings) {
+    /** NAME=PASSWORD lines, of the JVM's JAAS configuration; those of settings are read by the control server. */
+    private static String plainUsers(String listeners) {
         var users = new HashMap<String, String>();
         Configuration jaas;
         try {
@@ -106,7 +105,7 @@ final class Settings {
         } catch (SecurityException error) {
             jaas = null;
         }
-        for (String listener : settings.getOrDefault("listeners", "").split(",")) {
+        for (String listener : listeners.split(",")) {
             String name = listener.split("://")[0].trim().toLowerCase(Locale.ROOT);
             for (String context : new String[] {name + ".KafkaServer", "KafkaServer"}) {
                 AppConfigurationEntry[] entries = jaas == null ? null : jaas.getAppConfigurationEntry(context);
@@ -115,14 +114,6 @@ final class Settings {
                 }
             }
         }
-        settings.forEach((key, value) -> {
-            if (key.endsWith("plain.sasl.jaas.config")) {
-                var matcher = java.util.regex.Pattern.compile("(user_[^=\\s]+)=\"?([^\"\\s;]*)\"?").matcher(value);
-                while (matcher.find()) {
-                    note(users, matcher.group(1), matcher.group(2));
-                }
-            }
-        });
         var lines = new StringBuilder();
         users.forEach((name, password) -> lines.append(name).append('=').append(password).append('\n'));
         return lines.toString();

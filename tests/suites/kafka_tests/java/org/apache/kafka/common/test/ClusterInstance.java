@@ -219,7 +219,7 @@ public interface ClusterInstance {
 
     void waitForReadyBrokers() throws InterruptedException;
 
-    /** Until each node that runs knows the topic with so many partitions, each with a leader. */
+    /** Until each node that runs knows the topic with this number of partitions, each with a leader if one of its replicas runs. */
     default void waitTopicCreation(String topic, int partitions) throws InterruptedException {
         if (partitions <= 0) {
             throw new IllegalArgumentException("a topic has partitions, not " + partitions);
@@ -230,7 +230,8 @@ public interface ClusterInstance {
             try (Admin admin = admin(address)) {
                 Waiting.until(() -> {
                     var found = admin.describeTopics(List.of(topic)).topicNameValues().get(topic).get().partitions();
-                    return found.size() == partitions && found.stream().allMatch(each -> each.leader() != null);
+                    return found.size() == partitions && found.stream().allMatch(
+                        each -> each.leader() != null || each.replicas().stream().noneMatch(node -> aliveBrokers().containsKey(node.id())));
                 }, broker + " knows " + topic + " with " + partitions + " partitions");
             }
         }
