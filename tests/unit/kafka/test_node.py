@@ -185,8 +185,8 @@ async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path, 
             return int(answer.responses[0].error_code)
 
         assert await alter("", key, 0, "3") == 0
-        assert await alter("", key, 0, "none") == ErrorCode.INVALID_CONFIG
-        assert await alter("1", key, 0, "3") == ErrorCode.INVALID_CONFIG
+        assert await alter("", key, 0, "none") == ErrorCode.INVALID_REQUEST  # as with Kafka (KAFKA-13609)
+        assert await alter("1", key, 0, "3") == ErrorCode.INVALID_REQUEST
         assert await alter("1", "offsets.topic.num.partitions", 0, "3") == ErrorCode.INVALID_REQUEST
         assert await alter("1", "num.partitions", 1, None) == 0
         assert await NodeServices(cluster.nodes[1]).broker_overrides(None) == {key: "3"}
