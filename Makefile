@@ -29,13 +29,14 @@ demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed le
 	@$(PY) -m kafkalite_cli.demo
 
 test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simulation, real processes, Spark
-	$(PY) -m pytest tests -n 2 --dist loadgroup
+	$(PY) -m pytest tests -n 3 --dist worksteal
 
 coverage: $(VENV)/.complete ## tests within one process, and the share of lines that they run; fails below the floor (pyproject.toml)
-	$(PY) -m pytest $(COVERED) -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
+	$(PY) -m pytest $(COVERED) -n 2 --dist worksteal --cov --cov-report=term:skip-covered
 
+# Three at once on two cores: a third of the time, these tests wait for their processes.
 rest: $(VENV)/.complete
-	$(PY) -m pytest tests -n 2 --dist loadgroup --durations 30 $(COVERED:%=--ignore=%)
+	$(PY) -m pytest tests -n 3 --dist worksteal --durations 30 $(COVERED:%=--ignore=%)
 
 check: lint types imports coverage rest simfirst ## what CI runs: lint, types, import contracts, every test, the first simulation seeds
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.loop import ClosingLoops
@@ -27,12 +26,3 @@ asyncio.set_event_loop_policy(ClosingLoops())
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests that start many processes, or Spark, run one after the other in one worker (xdist's --dist loadgroup)."""
-    path = str(item.path)
-    if "/cluster/" in path or "/interop/" in path:
-        item.add_marker(pytest.mark.xdist_group("processes"))
-    elif "/tests/spark/" in path:
-        item.add_marker(pytest.mark.xdist_group("spark"))

@@ -96,6 +96,7 @@ class Session:
             "PATH": path,
             "KAFKALITE_BOOTSTRAP": bootstrap,
             "HOME": str(directory),
+            "TMPDIR": str(directory / ".bin"),  # `kafkalite dev` that is killed before it has removed its data
         }
         self._shell = subprocess.Popen(
             ["bash"],
