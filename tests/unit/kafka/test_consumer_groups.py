@@ -20,24 +20,24 @@ async def test_a_member_gets_all_and_gives_up_half(broker: Broker) -> None:
     client = await started(broker)
     first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
     await first.beat()
-    assert (first.epoch, len(first.partitions)) == (1, 4)
+    assert (first.epoch, len(first.partitions)) == (2, 4)
     await second.beat()
-    assert (second.epoch, second.partitions) == (2, [])
+    assert (second.epoch, second.partitions) == (3, [])
     asked = await first.beat()
-    assert (asked.member_epoch, len(first.partitions)) == (1, 2)  # to be given up, said by the next heartbeat
+    assert (asked.member_epoch, len(first.partitions)) == (2, 2)  # to be given up, said by the next heartbeat
     await second.beat()
     assert second.partitions == []
     await settled(first, second, count=4)
     group = await described(client)
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
         "Stable",
-        2,
-        2,
+        3,
+        3,
         "uniform",
     )
     assert [(m.member_id, m.member_epoch, m.member_type, m.subscribed_topic_names) for m in group.members] == [
-        ("m1", 2, 1, ["t"]),
-        ("m2", 2, 1, ["t"]),
+        ("m1", 3, 1, ["t"]),
+        ("m2", 3, 1, ["t"]),
     ]
     assert group.members[0].assignment.topic_partitions[0].topic_name == "t"
     left = await second.beat(-1)
@@ -55,14 +55,14 @@ async def test_a_member_that_owns_nothing_yet_has_given_nothing_up(broker: Broke
     await first.beat()
     await second.beat()
     asked = await first.beat(topic_partitions=[])
-    assert (asked.member_epoch, len(first.partitions)) == (1, 2)
+    assert (asked.member_epoch, len(first.partitions)) == (2, 2)
     for _ in range(2):
         await first.beat(topic_partitions=[])
         await second.beat()
-        assert (first.epoch, second.partitions) == (1, [])
+        assert (first.epoch, second.partitions) == (2, [])
     await settled(first, second, count=4)
     await first.beat(0)  # it was started again: now it owns nothing
-    assert (first.epoch, len(first.partitions)) == (2, 2)
+    assert (first.epoch, len(first.partitions)) == (3, 2)
     await settled(first, second, count=4)
 
 
@@ -144,19 +144,19 @@ async def test_offsets_are_fenced_by_the_member_epoch(broker: Broker) -> None:
         code: int = (await client.ask(request, version)).topics[0].partitions[0].error_code
         return code
 
-    assert await committed(first, 1) == 0
-    assert await committed(first, 1, version=8) == ErrorCode.UNSUPPORTED_VERSION
-    assert await committed(first, 2) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await committed(first, 2) == 0
+    assert await committed(first, 2, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    assert await committed(first, 3) == ErrorCode.STALE_MEMBER_EPOCH
     assert await committed(first, -1) == ErrorCode.STALE_MEMBER_EPOCH
     assert await committed(second, 1) == ErrorCode.UNKNOWN_MEMBER_ID
     await second.beat()
     await settled(first, second, count=4)
-    # It has had some of its partitions since epoch 1 (KIP-1251); the others have another owner by now.
+    # It has had some of its partitions since epoch 2 (KIP-1251); the others have another owner by now.
     kept = first.partitions[0][1]
     given = second.partitions[0][1]
-    assert await committed(first, 1, partition=kept) == 0
-    assert await committed(first, 1, partition=given) == ErrorCode.STALE_MEMBER_EPOCH
-    assert await committed(first, 0, partition=kept) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await committed(first, 2, partition=kept) == 0
+    assert await committed(first, 2, partition=given) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await committed(first, 1, partition=kept) == ErrorCode.STALE_MEMBER_EPOCH
 
     async def read(member: str | None, epoch: int) -> Any:
         request = wire.OffsetFetchRequest
@@ -205,9 +205,9 @@ async def test_a_group_has_an_interval_between_assignments(broker: Broker) -> No
     joining = asyncio.create_task(second.beat())  # answered with the next assignment
     try:
         async with asyncio.timeout(150):
-            while (group := await described(client)).group_epoch < 2:
+            while (group := await described(client)).group_epoch < 3:
                 await asyncio.sleep(HEARTBEAT_S)
-        assert (group.assignment_epoch, joining.done()) == (1, False)
+        assert (group.assignment_epoch, joining.done()) == (2, False)
     finally:
         joining.cancel()
 

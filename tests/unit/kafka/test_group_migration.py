@@ -98,7 +98,7 @@ async def test_an_empty_consumer_group_is_a_classic_one_when_a_classic_member_jo
     client = await started(broker)
     member = Member(client, "m", "t")
     await member.beat()
-    await client.ask(commit("g", 3, generation_id_or_member_epoch=1, member_id="m"), 9)
+    await client.ask(commit("g", 3, generation_id_or_member_epoch=2, member_id="m"), 9)
     await member.beat(-1)
     given = (await client.ask(join("g"), 5)).member_id
     assert (await classic_round(client, given))[1].error_code == 0

@@ -10,6 +10,9 @@ from kafkalite.coordinators.groups.decisions.members import EpochMember, TargetE
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 
+#: A group begins here, and its empty target too: 0 is for members that join. The first assignment is that of the next epoch (KAFKA-20268).
+INITIAL_EPOCH = 1
+
 M = TypeVar("M", bound=EpochMember)
 AnyMember = TypeVar("AnyMember")
 T = TypeVar("T")
@@ -49,9 +52,9 @@ class TargetedGroup(Generic[AnyMember, T]):
 
     group_id: str
     members: dict[str, AnyMember] = field(default_factory=dict)
-    epoch: int = 0
+    epoch: int = INITIAL_EPOCH
     metadata_hash: int = 0
-    target_epoch: int = 0
+    target_epoch: int = INITIAL_EPOCH
     targets: dict[str, T] = field(default_factory=dict)
     is_dead: bool = False
 
@@ -62,9 +65,19 @@ class TargetedGroup(Generic[AnyMember, T]):
             raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id!r}")
         return found
 
+    def empty_target(self, leaving: int) -> list[TargetEpoch]:
+        """The record of the next epoch's target if no member stays: nobody has to compute it (KAFKA-20442)."""
+        return [TargetEpoch(self.epoch + 1)] if leaving == len(self.members) else []
+
+    def apply_epoch(self, epoch: int | None, metadata_hash: int) -> None:
+        """None: the group is gone."""
+        self.epoch, self.metadata_hash = epoch or INITIAL_EPOCH, metadata_hash
+        if epoch == INITIAL_EPOCH:
+            self.target_epoch = 0  # a group that began with 0, in an earlier version: its first target follows
+
     def apply_target(self, record: TargetMember[T] | TargetEpoch) -> None:
         if isinstance(record, TargetEpoch):
-            self.target_epoch = record.epoch or 0
+            self.target_epoch = record.epoch or INITIAL_EPOCH
         elif record.target is None:
             self.targets.pop(record.member_id, None)
         else:

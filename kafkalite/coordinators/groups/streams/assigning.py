@@ -65,7 +65,7 @@ class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
         settings = streams_settings(self._services, group.group_id).assignment
         if (found, validated, settings) != (group.metadata_hash, group.validated_epoch, group.settings):
             # A group that needs a new target anyway needs no further epoch.
-            epoch = group.epoch if group.needs_assignment else group.next_epoch
+            epoch = group.epoch if group.needs_assignment else group.epoch + 1
             self.groups.write(entry, group, [StreamsGroupMetadata(epoch, found, validated, settings)])
         group.configured = configured
         self.groups.watch(entry, group)

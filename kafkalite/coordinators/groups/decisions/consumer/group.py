@@ -64,7 +64,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
             case MemberMetadata(member_id, member) if member is not None:
                 self._set_metadata(member_id, member)
             case GroupEpoch(epoch, metadata_hash):
-                self.epoch, self.metadata_hash = epoch or 0, metadata_hash
+                self.apply_epoch(epoch, metadata_hash)
             case TargetMember() | TargetEpoch():
                 self.apply_target(record)
             case CurrentAssignment(member_id, current):

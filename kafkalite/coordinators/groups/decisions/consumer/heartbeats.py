@@ -217,7 +217,7 @@ def removed(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Rec
     records: list[Record] = [record for member in members for record in removal(member.member_id)]
     left = {member.regex for member in group.members.values() if member.member_id not in gone}
     records += [RegexTopics(regex, None) for regex in group.regexes if regex not in left]
-    return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash)]
+    return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash), *group.empty_target(len(members))]
 
 
 def _unused(group: ConsumerGroup, updated: ConsumerMember) -> list[Record]:

@@ -109,7 +109,7 @@ class ShareGroup(TargetedGroup[ShareMember, Assignment]):
                     member, epoch=known.epoch, previous_epoch=known.previous_epoch, assigned=known.assigned
                 )
             case GroupEpoch(epoch, metadata_hash):
-                self.epoch, self.metadata_hash = epoch or 0, metadata_hash
+                self.apply_epoch(epoch, metadata_hash)
             case TargetMember() | TargetEpoch():
                 self.apply_target(record)
             case CurrentAssignment(member_id, current):

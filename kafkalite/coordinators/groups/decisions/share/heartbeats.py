@@ -98,7 +98,7 @@ def _check_epoch(member: ShareMember, received: int) -> None:
 def removed(group: ShareGroup, members: Sequence[ShareMember]) -> list[ShareRecord]:
     """The records after which these are no members any more."""
     records = [record for member in members for record in removal(member.member_id)]
-    return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash)]
+    return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash), *group.empty_target(len(members))]
 
 
 def topics_compared(group: ShareGroup, topics: Mapping[str, AssignedTopic], metadata_hash: int) -> list[ShareRecord]:

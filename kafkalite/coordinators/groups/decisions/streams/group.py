@@ -27,9 +27,6 @@ from kafkalite.coordinators.groups.decisions.streams.members import (
 from kafkalite.coordinators.groups.decisions.streams.topology import Configured, Topology
 from kafkalite.lazy_dataclass import dataclass
 
-#: The first epoch of members: they have it while the first assignment is delayed. The first one of the group is the next.
-FIRST_MEMBER_EPOCH = 1
-
 
 class StreamsGroupState(Enum):
     """Values are Kafka's names on the wire."""
@@ -75,7 +72,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
             case MemberMetadata(member_id, member) if member is not None:
                 self._set_metadata(member_id, member)
             case StreamsGroupMetadata(epoch, metadata_hash, validated_epoch, settings):
-                self.epoch, self.metadata_hash = epoch or 0, metadata_hash
+                self.apply_epoch(epoch, metadata_hash)
                 self.validated_epoch, self.settings = validated_epoch, settings
             case StreamsTopologyRecord(topology):
                 self.topology, self.configured = topology, None
@@ -133,18 +130,9 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
             return StreamsGroupState.NOT_READY
         if self.epoch > self.target_epoch:
             return StreamsGroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.reached_epoch) for member in self.members.values()):
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
             return StreamsGroupState.STABLE
         return StreamsGroupState.RECONCILING
-
-    @property
-    def reached_epoch(self) -> int:
-        """The epoch that members may reach now."""
-        return max(FIRST_MEMBER_EPOCH, self.target_epoch)
-
-    @property
-    def next_epoch(self) -> int:
-        return max(self.epoch, FIRST_MEMBER_EPOCH) + 1
 
     def is_free(self, task: Task, mine: StreamsMember) -> tuple[bool, bool]:
         """Whether no member but `mine` processes the task, or has to stop that; whether none of its process has it at all."""

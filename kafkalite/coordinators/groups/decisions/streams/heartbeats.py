@@ -143,7 +143,7 @@ def heartbeat(
         or settings.assignment != group.settings
     )
     if bumps:
-        records.append(StreamsGroupMetadata(group.next_epoch, metadata_hash, validated, settings.assignment))
+        records.append(StreamsGroupMetadata(group.epoch + 1, metadata_hash, validated, settings.assignment))
         if not group.members and settings.initial_delay_ms and not group.delayed_until:
             group.delayed_until = now + settings.initial_delay_ms
     outcome = StreamsOutcome(updated, records, shows_assignment=request.epoch == JOIN_EPOCH, configured=configured)
@@ -230,7 +230,7 @@ def _reconciled(
     def is_free(task: Task) -> tuple[bool, bool]:
         return group.is_free(task, before)
 
-    after = reconcile(before, group.reached_epoch, target, owned, is_free, is_joining=is_joining)
+    after = reconcile(before, group.target_epoch, target, owned, is_free, is_joining=is_joining)
     return take_step(group, outcome, after, now)
 
 
@@ -274,7 +274,8 @@ def removed(group: StreamsGroup, members: Sequence[StreamsMember]) -> list[Strea
     records = [record for member in members for record in removal(member.member_id)]
     return [
         *records,
-        StreamsGroupMetadata(group.next_epoch, group.metadata_hash, group.validated_epoch, group.settings),
+        StreamsGroupMetadata(group.epoch + 1, group.metadata_hash, group.validated_epoch, group.settings),
+        *group.empty_target(len(members)),
     ]
 
 
