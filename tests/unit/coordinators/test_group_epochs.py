@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups.decisions.consumer import classic_members
 from kafkalite.coordinators.groups.decisions.consumer import heartbeats as consumer
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.members import (
+    ClassicProtocols,
     ConsumerMember,
+    CurrentAssignment,
     GroupEpoch,
     MemberMetadata,
     TargetEpoch,
@@ -20,6 +23,7 @@ from kafkalite.coordinators.groups.decisions.share.group import ShareGroup, Shar
 from kafkalite.coordinators.groups.decisions.streams import heartbeats as streams
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.members import StreamsMember
+from kafkalite.errors import ApiError, ErrorCode
 
 
 def with_two_members(kind: type[Any]) -> Any:
@@ -56,3 +60,18 @@ def test_a_group_of_a_version_that_began_with_zero() -> None:
     assert group.needs_assignment
     group.apply(TargetEpoch(1))
     assert not group.needs_assignment
+
+
+def test_a_member_of_the_classic_protocol_goes_on_until_there_is_a_new_target() -> None:
+    """Between assignments there may be an interval: until then it would only wait in its JoinGroup (KAFKA-20272)."""
+    group = ConsumerGroup("g")
+    member = ConsumerMember("m", epoch=2, classic=ClassicProtocols(45_000, (("range", b""),)))
+    for record in (MemberMetadata("m", member), CurrentAssignment("m", member), GroupEpoch(3), TargetEpoch(2)):
+        group.apply(record)
+    assert classic_members.heartbeat(group, "m", None, 2, now=0) is ErrorCode.NONE
+    assert classic_members.sync(group, "m", None, 2, "consumer", "range", now=0) == group.members["m"]
+    group.apply(TargetEpoch(3))
+    assert classic_members.heartbeat(group, "m", None, 2, now=0) is ErrorCode.REBALANCE_IN_PROGRESS
+    with pytest.raises(ApiError) as refused:
+        classic_members.sync(group, "m", None, 2, "consumer", "range", now=0)
+    assert refused.value.code is ErrorCode.REBALANCE_IN_PROGRESS

@@ -148,7 +148,7 @@ def sync(
     if protocol_type not in (None, CONSUMER) or (protocol is not None and protocol not in names):
         raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     times = group.expect(member.member_id)
-    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         times.join = times.join or now + member.rebalance_timeout_ms
         raise api_error(ErrorCode.REBALANCE_IN_PROGRESS)
     times.sync = 0
@@ -165,7 +165,7 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
     times = group.expect(member.member_id)
     times.session = now + member.classic.session_timeout_ms
     if (
-        member.epoch < group.epoch
+        member.epoch < group.target_epoch  # not before it is there: the member would only wait in its JoinGroup (KAFKA-20272)
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member))
     ):
