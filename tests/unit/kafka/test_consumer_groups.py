@@ -25,6 +25,9 @@ async def test_a_member_gets_all_and_gives_up_half(broker: Broker) -> None:
     assert (second.epoch, second.partitions) == (3, [])
     asked = await first.beat()
     assert (asked.member_epoch, len(first.partitions)) == (2, 2)  # to be given up, said by the next heartbeat
+    [shown] = [each for each in (await described(client)).members if each.member_id == "m1"]
+    assert sorted(shown.assignment.topic_partitions[0].partitions) == [0, 1, 2, 3]  # with what it has still to give up
+    assert (len(shown.target_assignment.topic_partitions[0].partitions), shown.subscribed_topic_regex) == (2, "")
     await second.beat()
     assert second.partitions == []
     await settled(first, second, count=4)

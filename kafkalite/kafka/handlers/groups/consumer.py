@@ -101,7 +101,10 @@ class ConsumerGroupHandlers:
 
     def _member(self, group: ConsumerGroup, member: ConsumerMember) -> wire.ConsumerGroupDescribeResponse.Member:
         response = wire.ConsumerGroupDescribeResponse
-        assigned = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+        assigned = {  # with what it has still to give up, as in Kafka: nobody else has it
+            topic_id: frozenset(member.assigned.get(topic_id, {})) | frozenset(member.revoking.get(topic_id, {}))
+            for topic_id in {**member.assigned, **member.revoking}
+        }
         return response.Member(
             member.member_id,
             member.instance_id,
@@ -110,7 +113,7 @@ class ConsumerGroupHandlers:
             member.client_id,
             member.client_host,
             list(member.topics),
-            member.regex or None,
+            member.regex,
             response.Assignment([response.TopicPartitions(*each) for each in named(assigned, self._groups.topics)]),
             response.TargetAssignment(
                 [
