@@ -95,6 +95,17 @@ async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:
     assert (await described(client, "other")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+async def test_a_member_may_subscribe_to_nothing(broker: Broker) -> None:
+    """Also by an empty expression, as with Kafka since 4.3."""
+    client = await started(broker)
+    member = Member(client, "m", "t")
+    for said in ({"subscribed_topic_names": None, "subscribed_topic_regex": ""}, {"subscribed_topic_names": []}):
+        await member.beat(0, **said)
+        assert (member.error, member.partitions) == (0, [])
+    await member.beat(subscribed_topic_names=["t"])
+    await settled(member, count=4)
+
+
 async def test_a_group_has_a_largest_size(make_broker: Any) -> None:
     broker = await make_broker(group_consumer_max_size=1)
     client = await started(broker)

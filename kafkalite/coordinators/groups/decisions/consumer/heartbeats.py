@@ -81,7 +81,7 @@ def check(request: ConsumerHeartbeat, *, needs_member_id: bool) -> None:
     if empty:
         raise api_error(ErrorCode.INVALID_REQUEST, f"{empty[0]} can't be empty.")
     if request.epoch < LEAVE_FOR_A_WHILE_EPOCH:
-        raise api_error(ErrorCode.INVALID_REQUEST, f"MemberEpoch {request.epoch} is invalid.")
+        raise api_error(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
     if request.epoch == LEAVE_FOR_A_WHILE_EPOCH and request.instance_id is None:
         raise api_error(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
     if request.epoch == JOIN_EPOCH:
@@ -89,10 +89,10 @@ def check(request: ConsumerHeartbeat, *, needs_member_id: bool) -> None:
             raise api_error(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
         if request.owned is None or any(request.owned.values()):
             raise api_error(ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
-        if request.topics is None and not request.regex:
+        if request.topics is None and request.regex is None:
             raise api_error(
                 ErrorCode.INVALID_REQUEST,
-                "Either SubscribedTopicNames or SubscribedTopicRegex must be set in first request.",
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
             )
 
 

@@ -108,7 +108,9 @@ def topics_compared(group: ShareGroup, topics: Mapping[str, AssignedTopic], meta
     """
     records: list[ShareRecord] = []
     if metadata_hash != group.metadata_hash:
-        records.append(GroupEpoch(group.epoch + 1, metadata_hash))
+        # A group that needs a new target anyway needs no further epoch.
+        epoch = group.epoch if group.epoch > group.target_epoch else group.epoch + 1
+        records.append(GroupEpoch(epoch, metadata_hash))
     shared = group.shared
     known = partitions_of(joined(shared.initializing, shared.initialized))
     wanted = {
