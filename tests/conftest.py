@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,10 @@ pytest_plugins = ["tests.checklist"]
 # Processes that tests start find the modules compiled: it saves each of them half a second of CPU.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell ignores it for what runs in its background, and so would every command that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Of the tests, of the commands that they call, of threads.
 asyncio.set_event_loop_policy(ClosingLoops())
