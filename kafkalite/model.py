@@ -161,6 +161,8 @@ class BrokerInfo:
     features: tuple[tuple[str, int], ...] = ()
     #: The URL of its console, http://host:port; empty: it has none, or does not name it.
     http: str = ""
+    #: All its log directories are cordoned: it takes no new replicas (KIP-1066).
+    is_cordoned: bool = False
 
     def lacks(self, partition: TopicPartition) -> bool:
         """Whether it has lost what it had of a partition that was written to before it registered."""

@@ -52,7 +52,10 @@ class DiskBalancing:
         disks = {
             log_dir.path: share
             for log_dir in self._logs.pool.dirs.values()
-            if log_dir.online and not log_dir.is_full and (share := self._share(log_dir.path)) is not None
+            if log_dir.online
+            and not log_dir.is_full
+            and log_dir.path not in self._logs.pool.cordoned
+            and (share := self._share(log_dir.path)) is not None
         }
         replicas = {log.topic_partition: (log.directory, log.size_bytes) for log in self._logs.all()}
         for chosen in choose_disk_moves(

@@ -96,6 +96,7 @@ class LogDirAdmin:
             offline_replicas=lost,
             strays=len(strays),
             stray_bytes=sum(strays),
+            is_cordoned=log_dir.path in self._logs.pool.cordoned,
         )
 
     async def online(self, request: DiskOnlineRequest) -> DiskOnlineResponse:
@@ -164,6 +165,8 @@ class LogDirAdmin:
         offline = self._logs.pool.offline_partitions.get(key)
         if self._logs.pool.dirs.get(directory) is not None and offline is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR, f"{key} is offline: it was on {offline}"
+        if directory in self._logs.pool.cordoned:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{directory} is cordoned (cordoned.log.dirs)"
         try:
             self._logs.moves.start(key, directory, throttle)
         except ApiError as error:

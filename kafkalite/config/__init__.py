@@ -5,6 +5,7 @@ its area in `broker/`.
 """
 
 from kafkalite.config.broker import BROKER_KEYS, BrokerConfig
+from kafkalite.config.cordons import CORDONED_LOG_DIRS, check_cordoned, cordoned_among
 from kafkalite.config.dynamic import check_dynamic, is_dynamic, topic_settings, with_dynamic
 from kafkalite.config.internal_topics import broker_key_of, internal_topic_config
 from kafkalite.config.limits import (
@@ -42,6 +43,7 @@ from kafkalite.config.topic import (
 __all__ = [
     "ALIASES",
     "BROKER_KEYS",
+    "CORDONED_LOG_DIRS",
     "FLUSH_BEFORE_ACK",
     "LEADER_MOVEMENTS",
     "LIMIT_KEYS",
@@ -57,8 +59,10 @@ __all__ = [
     "advertised_rpc",
     "broker_config",
     "broker_key_of",
+    "check_cordoned",
     "check_dynamic",
     "console_url",
+    "cordoned_among",
     "flatten",
     "for_listener",
     "http_names",

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from kafkalite.config.broker import BROKER_KEYS, BrokerConfig
+from kafkalite.config.cordons import CORDONED_LOG_DIRS
 from kafkalite.config.listeners import kafka_listeners
 from kafkalite.config.loading import broker_config
 from kafkalite.config.parsing import ALIASES, parse
@@ -28,7 +29,7 @@ def check_dynamic(key: str, value: str) -> None:
         raise ConfigError(f"{key}: {'cannot be changed without a restart' if known else 'no such configuration'}")
     if key == ADVERTISED:  # whether the names fit depends on the broker
         check_advertised(value)
-    else:
+    elif key != CORDONED_LOG_DIRS:  # likewise
         broker_config({key: value})
 
 

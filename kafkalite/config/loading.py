@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkalite.config.broker import BROKER_KEYS, BrokerConfig
 from kafkalite.config.checks import check_addresses, check_limits, check_security
+from kafkalite.config.cordons import check_cordoned
 from kafkalite.config.parsing import ALIASES, OBSOLETE, UNITS, in_milliseconds, parse
 from kafkalite.config.topic import TOPIC_KEYS, TopicConfig, topic_config
 from kafkalite.errors import ConfigError
@@ -56,6 +57,7 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
         )
     if len(set(config.log_dirs)) != len(config.log_dirs):
         raise ConfigError("log.dirs: the same directory twice")
+    check_cordoned(config.log_dirs, config.cordoned_log_dirs)
     for name in ("kafka_port", "listener_security_protocol"):
         if config.listeners.strip() and name in own:
             raise ConfigError(f"{LISTENERS} is set: remove {name.replace('_', '.')}, it is for a single listener")

@@ -23,6 +23,7 @@ from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.sources import NewsSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
+from kafkalite.coordination.broker_states import closed_brokers
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
@@ -184,7 +185,7 @@ class Controller:
             self._hello,
             config=self._balancer_config,
             state=self._present_state,
-            closed=self._broker_states,
+            closed=self.closed_brokers,
             internal=self._internal_topics,
             post=inbox.post,
         )
@@ -292,6 +293,10 @@ class Controller:
         if self._event_loop is None:
             raise _not_controller()
         return self._event_loop.state
+
+    def closed_brokers(self) -> Mapping[BrokerId, str]:
+        """The brokers that take no new replicas: cordoned, draining, or with cordoned disks only."""
+        return closed_brokers(self._broker_states(), self._present_state().brokers.values())
 
     def _limits(self) -> ReassignmentLimits:
         return limits_from(self._cluster_settings())

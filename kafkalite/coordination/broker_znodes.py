@@ -56,6 +56,8 @@ class BrokerZnode:
     features: tuple[tuple[str, int], ...] = ()
     #: Ours: the URL of its console, http://host:port or https://host:port; empty: none.
     http: str = ""
+    #: Ours: all its log directories are cordoned.
+    is_cordoned: bool = False
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it has no RPC endpoint (a Kafka broker, not one of ours)."""
@@ -76,6 +78,7 @@ class BrokerZnode:
             tuple(filter(None, map(_listener, self.endpoints or ()))),
             self.features,
             self.http,
+            self.is_cordoned,
         )
 
 
@@ -107,6 +110,8 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["doubtful"] = numbers_by_topic(sorted(broker.doubtful))
     if broker.keeps_elr:
         value["elr"] = True
+    if broker.is_cordoned:
+        value["cordoned"] = True
     features = {
         **dict(broker.features),
         ELR_FEATURE: int(broker.keeps_elr),
@@ -146,6 +151,7 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         protocols=_protocols(reader),
         features=tuple((name, level) for name, level in sorted(features.items()) if name not in _NAMED_FEATURES),
         http=_console(reader),
+        is_cordoned=reader.fields.get("cordoned") is True,
     )
 
 

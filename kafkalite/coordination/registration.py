@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import dataclasses
 import random
 from collections.abc import Callable, Container, Sequence
 from functools import partial
@@ -149,10 +148,10 @@ async def register_broker(
             )
 
 
-async def change_addresses(
-    coordinator: Coordinator, broker_id: BrokerId, host: str, port: int, endpoints: Sequence[str]
+async def change_registration(
+    coordinator: Coordinator, broker_id: BrokerId, change: Callable[[BrokerZnode], BrokerZnode]
 ) -> bool:
-    """Give this session's registration other addresses for clients; False if it is not this session's.
+    """Change this session's registration; False if it is not this session's, or stays as it is.
 
     Raises ZnodeError and the seam's errors.
     """
@@ -162,8 +161,11 @@ async def change_addresses(
             data, stat = await retrying(lambda: coordinator.get(path))
             if stat.ephemeral_owner != coordinator.session_id:
                 return False
-            changed = dataclasses.replace(decode_broker(data, path), host=host, port=port, endpoints=tuple(endpoints))
-            await coordinator.set(path, encode_broker(changed), stat.version)
+            before = decode_broker(data, path)
+            after = change(before)
+            if after == before:
+                return False
+            await coordinator.set(path, encode_broker(after), stat.version)
         except NoNodeError:
             return False
         except (BadVersionError, NotSentError, OutcomeUnknownError):

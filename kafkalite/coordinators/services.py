@@ -76,6 +76,7 @@ class LogDirDescription:
     total_bytes: int
     usable_bytes: int
     replicas: tuple[LogDirReplica, ...]
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

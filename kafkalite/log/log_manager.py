@@ -76,6 +76,7 @@ class LogManager:
         self.cold = ColdReads(disk, clock, supervisor)
         capacity = max(16, handle_capacity // len(config.log_dirs))
         pool = self.pool = LogPool([LogDir(disk, path, capacity) for path in config.log_dirs])
+        pool.cordon(config.cordoned_log_dirs)
         for path in config.log_dirs:
             disk.separate(path)
         self.removals = Removals(pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms)

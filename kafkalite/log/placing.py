@@ -73,7 +73,10 @@ class Placing:
             return online
         left = self._pool.offline_partitions.get(topic_partition)
         room = {log_dir.path: log_dir.free_bytes() // (log_dir.log_count + 1) for log_dir in online}
-        return sorted(online, key=lambda one: (one.path == left, one.is_full, -room[one.path]))
+        # One that is cordoned is better than none: whoever assigned the replica here had not heard of it.
+        return sorted(
+            online, key=lambda one: (one.path in self._pool.cordoned, one.path == left, one.is_full, -room[one.path])
+        )
 
     def _create_in(
         self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kafkalite.config import cordoned_among
 from kafkalite.errors import StorageError
 from kafkalite.log.host import LogHost
 from kafkalite.log.log_dir import FailedLog, LogDir
@@ -37,6 +38,8 @@ class LogPool:
         #: By path, as configured; a directory that comes back is replaced by a new one.
         self.dirs = {log_dir.path: log_dir for log_dir in dirs}
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        #: Paths of directories that get no new replicas.
+        self.cordoned: frozenset[str] = frozenset()
         #: Partitions that went offline, alone or with their directory -> that directory.
         self.offline_partitions: dict[TopicPartition, str] = {}
         #: ... and how large they were, in bytes.
@@ -47,6 +50,15 @@ class LogPool:
 
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs.values() if log_dir.online]
+
+    def cordon(self, cordoned: str) -> None:
+        """See `cordoned.log.dirs`."""
+        self.cordoned = cordoned_among(self.dirs, cordoned)
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether no directory takes new replicas."""
+        return len(self.cordoned) == len(self.dirs)
 
     @property
     def has_offline_dir(self) -> bool:

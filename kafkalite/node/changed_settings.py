@@ -56,8 +56,12 @@ class ChangedSettings:
         housekeeping.change_cleaner_backoff(config.log_cleaner_backoff_ms)
         housekeeping.producer_id_expiration_ms = config.producer_id_expiration_ms
         self._logs.moves.change_rate(config.replica_alter_log_dirs_io_max_bytes_per_second)
-        if config.advertised_listeners != before.advertised_listeners:
-            self._membership.addresses_changed()
+        self._logs.pool.cordon(config.cordoned_log_dirs)
+        if (config.advertised_listeners, config.cordoned_log_dirs) != (
+            before.advertised_listeners,
+            before.cordoned_log_dirs,
+        ):
+            self._membership.settings_changed()
         if config.topic != before.topic:
             for topic in sorted({partition.topic_partition.topic for partition in self._replicas.hosted.all()}):
                 self._replicas.topic_config_changed(topic)

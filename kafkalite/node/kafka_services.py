@@ -310,7 +310,8 @@ class NodeServices:
                     is_online = False
             error = ErrorCode.NONE if is_online else ErrorCode.KAFKA_STORAGE_ERROR
             mine = sorted(hosted.get(log_dir.path, ()), key=lambda replica: replica.partition) if is_online else ()
-            answers.append(LogDirDescription(log_dir.path, error, total, usable, tuple(mine)))
+            is_cordoned = log_dir.path in self._node.logs.pool.cordoned
+            answers.append(LogDirDescription(log_dir.path, error, total, usable, tuple(mine), is_cordoned))
         return answers
 
     async def alter_replica_log_dirs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from kafkalite.config import advertised_rpc, console_url, kafka_listeners
@@ -140,20 +141,25 @@ class ClusterMembership:
             await asyncio.sleep(_REGISTER_AGAIN_S)
             await coordinator.close()
 
-    def addresses_changed(self) -> None:
-        """advertised.listeners has changed: the controller hears of it by its watch, and informs all nodes."""
+    def settings_changed(self) -> None:
+        """advertised.listeners or cordoned.log.dirs: the controller hears of it by its watch, and informs all nodes."""
         if self._introduced is not None:
-            self._supervisor.spawn("registration.addresses", self._change_addresses(self._introduced), Policy.ISOLATED)
+            self._supervisor.spawn("registration.change", self._change_registration(self._introduced), Policy.ISOLATED)
 
-    async def _change_addresses(self, coordinator: Coordinator) -> None:
+    async def _change_registration(self, coordinator: Coordinator) -> None:
         one, addresses = self._addresses()
+        endpoints = tuple(map(str, addresses))
+
+        def changed(broker: BrokerZnode) -> BrokerZnode:
+            is_cordoned = self._logs.pool.is_cordoned
+            return replace(broker, host=one.host, port=one.port, endpoints=endpoints, is_cordoned=is_cordoned)
+
         try:
-            if await registration.change_addresses(
-                coordinator, self._local.broker_id, one.host, one.port, list(map(str, addresses))
-            ):
-                _log.info("node.addresses_changed", addresses=",".join(map(str, addresses)))
+            if await registration.change_registration(coordinator, self._local.broker_id, changed):
+                is_cordoned = self._logs.pool.is_cordoned
+                _log.info("node.registration_changed", addresses=",".join(endpoints), is_cordoned=is_cordoned)
         except (CoordinatorError, ZnodeError) as error:
-            _log.warning("node.addresses_not_changed", error=repr(error))
+            _log.warning("node.registration_not_changed", error=repr(error))
 
     def _addresses(self) -> tuple[ListenerAddress, list[ListenerAddress]]:
         """What clients get: one for readers that know a single address, and that of each listener."""
@@ -183,6 +189,7 @@ class ClusterMembership:
             transaction_version=TRANSACTION_VERSION,
             features=registered(),
             http=console_url(self._settings.now, self._endpoints["http"].port) if "http" in self._endpoints else "",
+            is_cordoned=self._logs.pool.is_cordoned,
         )
 
     async def resign_controller(self) -> None:

@@ -86,7 +86,8 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
     size = size_text(each.size_bytes)
     aside = f"{each.strays} set aside hold {size_text(each.stray_bytes)}" if each.strays else ""
     why = "; ".join(part for part in (f"{each.reason}{lost}".removeprefix("; "), aside) if part)
-    return (node, each.path, each.state, each.partitions, size, free, total, since, why)
+    state = f"{each.state}, cordoned" if each.is_cordoned else each.state
+    return (node, each.path, state, each.partitions, size, free, total, since, why)
 
 
 @disk.command("online")

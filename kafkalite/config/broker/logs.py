@@ -10,6 +10,11 @@ class LogSettings:
     """Log directories as a node keeps them; a topic's own settings are in `config.topic`."""
 
     log_dirs: tuple[str, ...] = setting(("./kafkalite-data",), "log directories, one per disk")
+    cordoned_log_dirs: str = setting(
+        "",
+        "log directories of this broker that get no new replicas, separated by commas; *: all, so that the broker gets none",
+        dynamic=True,
+    )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         60_000, "interval at which recovery points are saved", low=1, high=INT_MAX
     )

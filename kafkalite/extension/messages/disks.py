@@ -32,6 +32,8 @@ class DiskDescription:
     #: Directories that were set aside, and their bytes.
     strays: int = 0
     stray_bytes: int = 0
+    #: It gets no new replicas (`cordoned.log.dirs`).
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

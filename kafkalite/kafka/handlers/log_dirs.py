@@ -40,6 +40,7 @@ class LogDirHandlers:
                     [response.DescribeLogDirsTopic(topic, entries) for topic, entries in topics.items()],
                     directory.total_bytes,
                     directory.usable_bytes,
+                    directory.is_cordoned,
                 )
             )
         return response(results=results)

@@ -199,6 +199,7 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
     assert {key for key in BROKER_KEYS if is_dynamic(key)} == {
         "advertised.listeners",
         *(key for key in BROKER_KEYS if key.startswith("balancer.")),  # read where they are used
+        "cordoned.log.dirs",
         "errors.deadletterqueue.auto.create.topics.enable",  # read at each dead letter
         "errors.deadletterqueue.topic.name.prefix",
         "follower.replication.throttled.rate",  # it has no effect of its own

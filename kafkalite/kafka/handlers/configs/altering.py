@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from kafkalite.config import (
     ALIASES,
     BROKER_KEYS,
+    CORDONED_LOG_DIRS,
     TOPIC_KEYS,
     UNITS,
     TopicConfig,
+    check_cordoned,
     check_dynamic,
     is_dynamic,
     is_limit,
@@ -143,6 +145,8 @@ class AlterConfigHandlers:
             raise ConfigError(f"{', '.join(limits)}: holds for the cluster, not for one broker")
         if broker_id is None and ADVERTISED in wanted:
             raise ConfigError(f"{ADVERTISED}: is for one broker, not for all of them")
+        if broker_id is None and CORDONED_LOG_DIRS in wanted:
+            raise ConfigError(f"{CORDONED_LOG_DIRS}: is for one broker, not for all of them")
         settings = await self._services.broker_overrides(broker_id)
         before = canonical({key: value for key, value in settings.items() if _is_changeable(key)})
         # What was written by hand.
@@ -160,6 +164,8 @@ class AlterConfigHandlers:
         topic_config(TopicConfig(), topic_settings(after))  # valid one by one, they may contradict each other
         if broker_id == self._services.broker_id and ADVERTISED in after:
             kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
+        if broker_id == self._services.broker_id and CORDONED_LOG_DIRS in after:
+            check_cordoned(self._services.static_config.log_dirs, after[CORDONED_LOG_DIRS])
         if broker_id is not None and (state := state_of(after)) != state_of(before):
             await self._services.check_broker_state(broker_id, state)
         unchanged = validate_only or after == before
@@ -183,7 +189,7 @@ def _is_delete(entry: _Setting) -> bool:
 
 def _lists(base: TopicConfig) -> dict[str, str]:
     """Keys that are lists, and the values that hold where nothing is set."""
-    return {key: getattr(base, TOPIC_KEYS[key][0].name) for key in LISTS}
+    return {key: getattr(base, TOPIC_KEYS[key][0].name) if key in TOPIC_KEYS else "" for key in LISTS}
 
 
 def _replace(before: Mapping[str, str], changes: Sequence[_Setting], lists: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,12 @@ from kafkalite.protocol import wire
 TOPIC, BROKER = 2, 4
 #: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
 LISTS = frozenset(
-    {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
+    {
+        "cleanup.policy",
+        "cordoned.log.dirs",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+    }
 )
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes

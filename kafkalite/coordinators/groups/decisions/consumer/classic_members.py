@@ -164,8 +164,9 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
         raise api_error(ErrorCode.ILLEGAL_GENERATION)
     times = group.expect(member.member_id)
     times.session = now + member.classic.session_timeout_ms
+    # Not before the target is there: the member would only wait in its JoinGroup (KAFKA-20272).
     if (
-        member.epoch < group.target_epoch  # not before it is there: the member would only wait in its JoinGroup (KAFKA-20272)
+        member.epoch < group.target_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member))
     ):
