@@ -119,3 +119,31 @@ async def test_a_classic_member_gets_its_id_before_its_subscription_is_read(brok
     assert (second.error_code, second.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     other = await client.ask(join("g", protocol_type="connect"), 5)
     assert (other.error_code, other.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+
+
+async def test_without_migration_no_classic_member_joins_a_consumer_group(make_broker: Any) -> None:
+    broker = await make_broker(group_consumer_migration_policy="disabled")
+    client = await started(broker)
+    await Member(client, "m", "t").beat()
+    refused = await client.ask(join("g"), 5)
+    assert (refused.error_code, refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+
+
+async def test_a_static_member_that_replaces_the_last_modern_one_makes_the_group_classic_without_a_rebalance(
+    broker: Broker,
+) -> None:
+    """As in Kafka (KAFKA-17306): it goes on with what its predecessor had."""
+    client = await started(broker)
+    modern = Member(client, "m", "t", instance_id="i")
+    await modern.beat()
+    epoch = modern.epoch
+    await modern.beat(-2)  # stopped, to come back with the other protocol
+    joined = await client.ask(join("g", group_instance_id="i"), 5)
+    assert (joined.error_code, joined.generation_id) == (0, epoch)
+    assert (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups[0].group_state == "Stable"
+    request = wire.SyncGroupRequest("g", joined.generation_id, joined.member_id, "i", "consumer", "range", [])
+    synced = await client.ask(request, 4)
+    assert (synced.error_code, synced.assignment[:6]) == (0, b"\0\x01\0\0\0\x01")  # one topic
+    assert (
+        await client.ask(wire.HeartbeatRequest("g", joined.generation_id, joined.member_id, "i"), 4)
+    ).error_code == 0

@@ -10,7 +10,7 @@ from kafkalite.coordinators.groups.assigned_groups import AssignedGroups, nothin
 from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.consumer import classic_members, heartbeats, migration
-from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, tombstones
+from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState, tombstones
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import (
     ConsumerHeartbeat,
     ConsumerOutcome,
@@ -200,8 +200,11 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
 
         classic.stored_ms = self._services.clock.wall_ms()
         stored = classic_record(classic, {member.member_id: member.assignment for member in classic.members.values()})
+        # If a static member was replaced in a group where all have what they should, they go on with it, as in Kafka.
+        goes_on = not leaving and group.state is ConsumerGroupState.STABLE
         self._write(entry, group, records, done, take=take, after=[stored])
-        self._perform(entry, classic.rebalance(now))
+        if not goes_on:
+            self._perform(entry, classic.rebalance(now))
 
     # --- the classic protocol ---
 

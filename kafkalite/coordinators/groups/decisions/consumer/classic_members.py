@@ -41,6 +41,8 @@ def join(
 
     MEMBER_ID_REQUIRED: it has to come back with `request.new_member_id` (KIP-394).
     """
+    if not settings.can_upgrade and not settings.can_downgrade:
+        raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # no group has members of both protocols
     member_id = request.member_id or request.new_member_id
     check_room(group, member_id, request.instance_id, settings.max_size)
     _check_protocols(group, request)
