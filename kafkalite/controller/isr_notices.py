@@ -96,7 +96,7 @@ class IsrNotices:
 
 def _claim(state: ControllerState, leader: BrokerId, change: IsrChange) -> Claim:
     known = LeaderAndIsr(leader, change.leader_epoch, change.isr, state.epoch, change.partition_epoch)
-    return Claim(known, change.has_resigned)
+    return Claim(known, change.has_resigned, change.is_epoch_only)
 
 
 def _answer(waiting: list[asyncio.Future[IsrChangedResponse]], error: ErrorCode) -> None:

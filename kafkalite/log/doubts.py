@@ -62,8 +62,8 @@ class UncertainEnds:
             self.logs.update(tp for tp, config in unread.items() if not config.log_flush_before_ack)
         for log in logs:
             there.add(log.topic_partition)
-            unsure = not log.config.log_flush_before_ack and self.lost_power
-            if not clean and (unsure or lacks_bytes(log, high_watermarks)):
+            unsure = not log.config.log_flush_before_ack and self.lost_power and not clean
+            if unsure or lacks_bytes(log, high_watermarks):
                 self.logs.add(log.topic_partition)
         self.logs &= there
         self.save(durable=True)

@@ -9,7 +9,7 @@ from random import Random
 from kafkalite.coordination.coordinator import SessionState
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.errors import ErrorCode
-from kafkalite.model import BrokerId
+from kafkalite.model import BrokerId, LeaderEpoch
 from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.decisions.isr import ProposalOutcome
 from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader, on_idle_fetch
@@ -224,6 +224,23 @@ class IsrKeeper:
             topic_id=partition.topic_id,
             is_ahead=True,
             has_resigned=has_resigned,
+        )
+        self._notify([change])
+
+    def report_epoch(self, partition: Partition, latest_epoch: LeaderEpoch) -> None:
+        """The log of a partition that this node is to lead has a later leader epoch than the command: as `report_ahead`, but who was in
+        sync in that epoch is not known."""
+        topic, number = partition.topic_partition
+        change = IsrChange(
+            topic,
+            number,
+            latest_epoch,
+            partition.isr,
+            partition.partition_epoch,
+            topic_id=partition.topic_id,
+            is_ahead=True,
+            has_resigned=True,
+            is_epoch_only=True,
         )
         self._notify([change])
 

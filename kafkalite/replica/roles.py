@@ -229,6 +229,8 @@ class Roles:
         if doubts.must_refuse(partition, state):
             return self._refuse_to_lead(partition, state)
         log = partition.log
+        if log.latest_epoch > state.leader_epoch:
+            return self._ask_for_later_epoch(partition, state)
         end = log.log_end_offset
         if partition.is_doubtful:
             _log.error("replica.leads_after_loss", partition=str(partition.topic_partition), log_end_offset=end)
@@ -263,6 +265,22 @@ class Roles:
             self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._hosted.advance(partition)
         return ErrorCode.NONE
+
+    def _ask_for_later_epoch(self, partition: Partition, state: PartitionState) -> ErrorCode:
+        """ZooKeeper was put back from an earlier time. If records of this epoch followed those of later ones in the log, its followers
+        would cut what is committed. The controller chooses a leader in an epoch behind them."""
+        self._hosted.demote(partition)
+        self._take_state(partition, state)
+        partition.leader_id = NO_LEADER
+        partition.is_settled = False
+        latest = partition.log.latest_epoch
+        detail = (
+            f"commanded to lead in epoch {state.leader_epoch}, but its log has epoch {latest}: asks for a later one"
+        )
+        _log.warning("replica.epoch_went_back", partition=str(partition.topic_partition), detail=detail)
+        self._hosted.history.record(str(partition.topic_partition), "replica.epoch_went_back", detail)
+        self._isr_keeper.report_epoch(partition, latest)
+        return ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _refuse_to_lead(self, partition: Partition, state: PartitionState) -> ErrorCode:
         """Until another replica leads, or the controller knows that there is no better one."""

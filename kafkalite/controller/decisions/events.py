@@ -27,10 +27,11 @@ UNLIMITED = 2**31 - 1
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What the leader of a partition knows, which is later than what ZooKeeper, or a command, said. `has_resigned`: it does not act as
-    the leader any more."""
+    the leader any more. `is_epoch_only`: only the leader epoch is certain; its log has it."""
 
     state: LeaderAndIsr
     has_resigned: bool
+    is_epoch_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,9 +88,13 @@ def put_back(known: LeaderAndIsr, found: LeaderAndIsr) -> LeaderAndIsr | None:
 
 def claimed(claim: Claim | None, found: LeaderAndIsr) -> LeaderAndIsr | None:
     """What to go on with if the leader knows a later state than the znode, which was put back before this controller read it first, or
-    has resigned though the znode names it; None: neither is so."""
+    has resigned though the znode names it; None: neither is so. Of a leader that knows only a later epoch, from its log, nothing else
+    is taken: the znode is what is known of the ISR."""
     if claim is None:
         return None
+    if claim.is_epoch_only:
+        later = claim.state.leader_epoch
+        return dataclasses.replace(found, leader_epoch=later) if found.leader_epoch < later else None
     is_same = (found.leader, found.leader_epoch) == (claim.state.leader, claim.state.leader_epoch)
     return put_back(claim.state, found) or (found if claim.has_resigned and is_same else None)
 

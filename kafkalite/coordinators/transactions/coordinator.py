@@ -155,9 +155,9 @@ class TransactionCoordinator:
     async def end(self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
         """Returns when the decision is durable; the markers follow."""
         partition, entry = self._find(transactional_id)
+        self._check_free(entry)  # before the rules: what is being written may be the partitions of this transaction
         now = self._services.clock.wall_ms()
         target = rules.end(entry.transaction, producer_id, producer_epoch, now, is_commit=is_commit)
-        self._check_free(entry)
         await self._move(partition, entry, target)
 
     async def end_and_bump(

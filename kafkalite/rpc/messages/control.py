@@ -204,6 +204,8 @@ class IsrChange:
     is_ahead: bool = False
     #: ... and the sender does not act as the leader any more.
     has_resigned: bool = False
+    #: ... and knows only the leader epoch, from its log; the rest is as commanded.
+    is_epoch_only: bool = False
 
 
 @kind(16)

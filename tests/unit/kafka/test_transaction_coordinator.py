@@ -49,6 +49,31 @@ async def test_a_coordinator_that_was_replaced_cannot_confirm_the_end_of_a_trans
     assert await producer.end(committed=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+async def test_an_abort_that_comes_while_its_partitions_are_added_is_to_be_repeated(broker: Broker) -> None:
+    """librdkafka sends it without waiting for the answer about the partitions; INVALID_TXN_STATE would be fatal for it."""
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    producer = Producer(client)
+    assert await producer.start() == 0
+    real, held = broker.services.partitions.append_internal, []
+
+    def hold(*args: Any, **more: Any) -> None:
+        held.append((args, more))
+
+    broker.services.partitions.append_internal = hold  # type: ignore[method-assign]
+    adding = asyncio.ensure_future(producer.add(version=0))
+    while not held:
+        await asyncio.sleep(0)
+    again = Producer(other)
+    again.id, again.epoch = producer.id, producer.epoch
+    assert await again.end(committed=False, version=1) == ErrorCode.CONCURRENT_TRANSACTIONS
+    broker.services.partitions.append_internal = real  # type: ignore[method-assign]
+    for args, more in held:
+        real(*args, **more)
+    assert await adding == 0
+    assert await again.end(committed=False, version=1) == 0
+
+
 async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()

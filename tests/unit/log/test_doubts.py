@@ -92,6 +92,17 @@ async def test_a_log_with_half_a_batch_at_its_end_is_in_doubt() -> None:
     assert (await host.manager()).pool.doubtful() == [tp(0)]
 
 
+async def test_a_log_that_was_closed_and_has_lost_records_since_is_in_doubt() -> None:
+    """A file system that was repaired, or somebody's hands: a marker of a clean stop does not bring them back."""
+    host = Host("/d1")
+    manager = await one_log(host)
+    manager.offsets.save_high_watermarks({tp(0): 5})
+    await manager.close()
+    tail_is_lost(host)
+    manager = await host.manager()
+    assert manager.pool.doubtful() == [tp(0)]
+
+
 async def test_an_older_version_has_left_no_boot_id() -> None:
     """After its unclean end nobody knows; a new directory has nothing to doubt."""
     host = Host("/d1")

@@ -9,6 +9,7 @@ import pytest
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.coordination.topic_znodes import encode_partition_state
+from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.isr_writer import Task
@@ -59,6 +60,32 @@ async def test_a_command_with_an_earlier_leader_epoch_is_refused_and_reported(ma
     assert [change.is_ahead for change in cluster.node(1).changes] == [True]
     assert (await cluster.command(2, earlier, is_init=True)).partitions
     assert not cluster.node(2).changes, "only the leader knows which replicas are in sync"
+
+
+@pytest.mark.checklist("F18")
+async def test_a_leader_whose_log_has_a_later_epoch_does_not_lead_and_reports_it(make_cluster) -> None:
+    """All nodes were stopped when the znode was put back. Records of the earlier epoch behind those of later ones would make followers
+    cut committed records again and again."""
+    cluster = await make_cluster(2)
+    state = await led_by_one(cluster)
+    await cluster.node(1).produce(T0, b"x")
+    await until(lambda: cluster.node(2).partition(T0).log.log_end_offset == 1)
+    for number in (1, 2):
+        await cluster.node(number).stop()
+        await cluster.node(number).start()
+    earlier = replace(state, leader_epoch=LeaderEpoch(1), partition_epoch=PartitionEpoch(0))
+    assert not (await cluster.command(2, earlier, is_init=True)).partitions
+    answer = await cluster.command(1, earlier, is_init=True)
+    assert [each.error for each in answer.partitions] == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    node = cluster.node(1)
+    assert node.partition(T0).leader is None
+    assert node.partition(T0).log.latest_epoch == 3
+    (change,) = node.changes
+    assert (change.leader_epoch, change.partition_epoch, change.isr) == (3, 0, (1, 2))
+    assert change.is_ahead and change.has_resigned and change.is_epoch_only
+    assert not (await cluster.command(1, replace(earlier, leader_epoch=LeaderEpoch(4)))).partitions
+    assert node.partition(T0).leader is not None
+    assert node.partition(T0).log.epoch_and_end_offset_for(LeaderEpoch(3)) == (3, 1)
 
 
 async def test_a_command_with_the_same_state_is_not(make_cluster) -> None:
