@@ -66,7 +66,8 @@ class SessionKeeper:
 
     def usable(self) -> bool:
         """Whether the server surely still holds our session, with a margin. False means: act as fenced."""
-        return self.lease_left() > self._granted_s() * _LEASE_MARGIN
+        current = self.current  # an expired session has nothing left
+        return current is not None and current.lease_left() > current.timeout_s * _LEASE_MARGIN
 
     def lease_left(self) -> float:
         """Seconds; <= 0 without a session. See Coordinator.lease_left."""

@@ -72,7 +72,7 @@ class ZkSession:
     ) -> None:
         self._servers = tuple(servers)
         self._asked_timeout_ms = timeout_ms
-        self._timeout_s = timeout_ms / 1000
+        self.timeout_s = timeout_ms / 1000
         self._clock = clock
         self._network = network
         self._rng = rng
@@ -108,13 +108,13 @@ class ZkSession:
         self._opened = asyncio.get_running_loop().create_future()
         self._supervisor.spawn("zookeeper-session", self._run(), Policy.FATAL)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 await self._opened
                 await prepare()
         except TimeoutError:
             await self.close()
             servers = ",".join(map(str, self._servers))
-            raise NotSentError(f"no ZooKeeper answered at {servers} within {self._timeout_s:g} s") from None
+            raise NotSentError(f"no ZooKeeper answered at {servers} within {self.timeout_s:g} s") from None
         except BaseException:
             await self.close()
             raise
@@ -140,10 +140,6 @@ class ZkSession:
     def silent_s(self) -> float:
         return self._clock.monotonic() - self._last_confirmed
 
-    @property
-    def timeout_s(self) -> float:
-        return self._timeout_s
-
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         self._callbacks.append(callback)
 
@@ -152,7 +148,7 @@ class ZkSession:
             self._closing = True
             if self._state is SessionState.CONNECTED:
                 try:
-                    async with asyncio.timeout(min(_CLOSE_PATIENCE_S, self._timeout_s)):
+                    async with asyncio.timeout(min(_CLOSE_PATIENCE_S, self.timeout_s)):
                         await self._request(codec.close, codec.decode_nothing)
                 except (CoordinatorError, TimeoutError):
                     _log.info("session.close_unanswered", session=f"{self._session_id:x}")
@@ -194,7 +190,7 @@ class ZkSession:
                 patience, backoff = _HANDSHAKE_S, _BACKOFF_MIN_S
                 await self._serve(connection)
             elif self._state is SessionState.SUSPENDED:
-                patience = min(patience * 1.5, max(_HANDSHAKE_S, self._timeout_s / 3))
+                patience = min(patience * 1.5, max(_HANDSHAKE_S, self.timeout_s / 3))
                 await asyncio.sleep(backoff * self._rng.uniform(0.5, 1.5))
                 backoff = min(backoff * 2, _BACKOFF_MAX_S)
 
@@ -229,10 +225,10 @@ class ZkSession:
         self._server = server
         is_new = granted.session_id != self._session_id
         self._session_id, self._password = granted.session_id, granted.password
-        self._timeout_s = granted.timeout_ms / 1000
+        self.timeout_s = granted.timeout_ms / 1000
         self._last_heard = self._clock.monotonic()
         if is_new:
-            self._lease.opened(sent_at, self._timeout_s)
+            self._lease.opened(sent_at, self.timeout_s)
             self._last_confirmed = self._last_heard
         else:
             self._lease.attached(sent_at, self._clock.boottime())
@@ -249,7 +245,7 @@ class ZkSession:
             return
         self._connection = connection
         self._confirming_since = None
-        self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 6, self._beat, connection)
+        self._timer = asyncio.get_running_loop().call_later(self.timeout_s / 6, self._beat, connection)
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
         self._become(SessionState.CONNECTED)
@@ -285,8 +281,8 @@ class ZkSession:
         if connection is not self._connection or connection.closed:
             return
         loop = asyncio.get_running_loop()
-        slack = self._timeout_s / 60  # of the timers
-        if self._silence() >= self._timeout_s * 2 / 3 - slack:
+        slack = self.timeout_s / 60  # of the timers
+        if self._silence() >= self.timeout_s * 2 / 3 - slack:
             self._timer = loop.call_later(_SECOND_LOOK_S, self._second_check, connection)
             return
         if self._confirming_since is None:
@@ -294,12 +290,12 @@ class ZkSession:
                 self._lose(connection, "the lease has run out")
                 return
             self._confirm(connection)
-        elif self._clock.boottime() - self._confirming_since >= self._timeout_s * 2 / 3 - slack:
+        elif self._clock.boottime() - self._confirming_since >= self.timeout_s * 2 / 3 - slack:
             self._lose(connection, "the server answers, its ensemble has not for two thirds of the session timeout")
             return
         else:
             connection.ping()
-        self._timer = loop.call_later(self._timeout_s / 6, self._beat, connection)
+        self._timer = loop.call_later(self.timeout_s / 6, self._beat, connection)
 
     def _confirm(self, connection: ZkConnection) -> None:
         """Send a request that only a quorum can answer: a transaction that changes nothing."""
@@ -311,7 +307,7 @@ class ZkSession:
             if connection is self._connection and not isinstance(answer, SessionExpiredError):
                 self._confirming_since = None
                 self._last_confirmed = self._clock.monotonic()
-                self._lease.confirmed(sent_at, self._clock.boottime(), self._timeout_s)
+                self._lease.confirmed(sent_at, self._clock.boottime(), self.timeout_s)
 
         check = (Check("/", -1),)
         self._send(lambda xid: codec.multi(xid, check), codec.decode_multi, answered).add_done_callback(pass_over)
@@ -319,7 +315,7 @@ class ZkSession:
     def _second_check(self, connection: ZkConnection) -> None:
         if connection is not self._connection or connection.closed:
             return
-        if self._silence() >= self._timeout_s / 2:
+        if self._silence() >= self.timeout_s / 2:
             self._lose(connection, "no answer for two thirds of the session timeout")
         else:
             self._beat(connection)

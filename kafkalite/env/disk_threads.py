@@ -27,6 +27,11 @@ def change(path: str) -> AbstractContextManager[None]:
     return _NO_THREAD if workers is None else workers.change(path)
 
 
+def is_disk_thread() -> bool:
+    """Whether this is one of these threads, so that `change` has anything to do."""
+    return hasattr(_own, "workers")
+
+
 class Workers:
     """At most `count` threads, started when there is work for them; jobs in the order of their coming."""
 

@@ -12,7 +12,7 @@ from itertools import count
 from typing import cast
 
 from kafkalite.env import allocation, residency
-from kafkalite.env.disk_threads import DiskThreads, change
+from kafkalite.env.disk_threads import DiskThreads, change, is_disk_thread
 from kafkalite.model import Buffer
 from kafkalite.telemetry.logs import get_logger
 
@@ -56,14 +56,17 @@ class RealFile:
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """All or nothing, as far as the disk lets us: what a failed write left behind is cut off again."""
-        self._assert_open()
+        if self._closed:
+            self._assert_open()
         start = self._size
         if self._modified_ns:
             self.version()  # notices what others have written, before our write hides it
         try:
-            with change(self.path):
-                for first in range(0, len(buffers), _IOV_MAX):
-                    self._write_fully(buffers[first : first + _IOV_MAX])
+            if is_disk_thread():
+                with change(self.path):
+                    self._write(buffers)
+            else:  # the loop, for each append
+                self._write(buffers)
         except OSError:
             self._size = start
             self._modified_ns = 0
@@ -80,8 +83,14 @@ class RealFile:
             self._version = next(_versions)
         return self._version
 
-    def _write_fully(self, buffers: Sequence[Buffer]) -> None:
-        total = sum(map(_length, buffers))
+    def _write(self, buffers: Sequence[Buffer]) -> None:
+        if len(buffers) > _IOV_MAX:
+            for first in range(0, len(buffers), _IOV_MAX):
+                self._write(buffers[first : first + _IOV_MAX])
+            return
+        total = 0
+        for buffer in buffers:
+            total += buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
         while total:
             written = os.pwritev(self._descriptor, buffers, self._size)
             self._size += written

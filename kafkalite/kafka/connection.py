@@ -25,7 +25,7 @@ from kafkalite.kafka import frames
 from kafkalite.kafka.flow_control import MUTED, RETIRING, STARVED, UNREAD, YIELDING, FlowControl
 from kafkalite.kafka.outbox import Outbox
 from kafkalite.kafka.receive_buffer import ReceiveBuffer
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Request, request_decoder
 from kafkalite.kafka.throttle_accounting import Arrears
 from kafkalite.protocol.errors import TooManyAtOnce, WireError
 from kafkalite.protocol.request_header import parse_header, skip_tags
@@ -124,7 +124,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return own.view[own.end :] if own.view else self.listener.shared_view
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active = self.listener.now()
+        self.last_active = self.listener.monotonic()
         if self._own.view:
             self._own.end += nbytes
             self._parse_own()
@@ -149,31 +149,33 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _parse(self, view: memoryview, start: int, stop: int) -> int:
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
         self._is_parsing = True
-        spent = 0.0
+        began = now = self.listener.monotonic()
         try:
             while stop - start >= 4:
                 if not self._flow.may_start(len(self._waiting)):
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
-                arrived = view[start + 4 : stop]
+                first = start + 4
                 least = frames.LEAST_BYTES if self.authenticator is None else frames.LEAST_TOKEN_BYTES
-                if why := frames.why_refused(arrived, size, least, self.max_request_bytes):
+                is_usual = least <= size <= self.max_request_bytes and size <= frames.MAX_OTHER_REQUEST_BYTES
+                if not is_usual and (why := frames.why_refused(view[first:stop], size, least, self.max_request_bytes)):
                     self.refuse("frame.length", why)
                     return stop
-                if self.listener.quotas.is_active and self._is_in_arrears(arrived):
+                if self.listener.quotas.is_active and self._is_in_arrears(view[first:stop]):
                     break
-                if size > len(arrived):
+                if size > stop - first:
                     break
                 self.frame_began = 0.0
-                spent += self._frame(arrived[:size])
-                start += 4 + size
-                if spent > SLICE_S:
+                now = self._frame(view[first : first + size], now)
+                start = first + size
+                if now - began > SLICE_S:
                     self._yield()
                 if self.is_closed:
                     return stop
                 if self.out.bytes > _FLUSH_BYTES:
                     self.out.write()
+                    now = self.listener.monotonic()
         finally:
             self._is_parsing = False
         if start < stop and not self.frame_began and not self._is_reading_paused:
@@ -203,36 +205,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._resume()
         return True
 
-    def _frame(self, view: memoryview) -> float:
-        """One request: header, body, handler. The seconds that it took."""
-        began = self.listener.monotonic()
-        self._served = None
+    def _frame(self, view: memoryview, began: float) -> float:
+        """One request: header, body, handler. It begins now, at `began`; the end is returned (monotonic seconds)."""
         try:
-            if self.authenticator is not None and not self.authenticator.admits(view):
-                return 0.0
-            self._dispatch(view, *parse_header(view))
+            if self.authenticator is None or self.authenticator.admits(view):
+                self._dispatch(view)
         except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
             self.refuse("request.malformed", str(error))
-        return self._held_for(began)
+        return self._held_since(began)
 
-    def _held_for(self, began: float) -> float:
-        """The seconds that the request took of the loop."""
-        took = self.listener.monotonic() - began
-        if took > COUNTED_S and (served := self._served) is not None:
+    def _held_since(self, began: float) -> float:
+        """The request that is served has held the loop since then, and does so no more; now."""
+        now = self.listener.monotonic()
+        if now - began > COUNTED_S and (served := self._served) is not None:
             assert served.api is not None
-            self.listener.loop_times.held(served.api.name, took, served.client_id, str(self.principal))
+            self.listener.loop_times.held(served.api.name, now - began, served.client_id, str(self.principal))
         self._served = None
-        return took
+        return now
 
-    def _dispatch(
-        self, view: memoryview, api_key: int, version: int, correlation_id: int, client_id: str, position: int
-    ) -> None:
+    def _dispatch(self, view: memoryview) -> None:
+        api_key, version, correlation_id, client_id, position = parse_header(view)
         api = self.listener.apis.get(api_key)
         if api is None or version not in api.known_versions:
             self._unsupported(api, api_key, version, correlation_id, client_id)
             return
         if version in api.flexible_requests:
-            position = skip_tags(view, position)
+            position = skip_tags(view, position) if view[position] else position + 1
         # Bytes behind the message are ignored, as by Kafka: librdkafka's Metadata v12 for all topics has three.
         # Records are used where they were received, within this call, unless they are for many partitions.
         body = view[position:]
@@ -241,7 +239,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             message = api.recall(self, version, body)
         if message is None or self.listener.tracer.watchers:  # a trace shows all of the request's partitions
             try:
-                message, _ = api.decoder(version)(body, api.in_place)
+                message, _ = request_decoder(api.name, version)(body, api.in_place)
             except TooManyAtOnce:
                 self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
                 return
@@ -309,7 +307,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             begin()
         except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
             self.refuse("request.malformed", str(error))
-        self._held_for(began)
+        self._held_since(began)
 
     def send_bare(self, token: bytes) -> None:
         """An answer without a header (SASL after SaslHandshake v0), in turn."""

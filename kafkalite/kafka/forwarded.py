@@ -65,7 +65,7 @@ class _UserConnection(KafkaConnection):
 
     def take(self, frame: memoryview) -> None:
         """One request as a whole, without its length."""
-        self._frame(frame)
+        self._frame(frame, self.listener.monotonic())
         self._flush()
 
     def answered(self, request: Request) -> None:

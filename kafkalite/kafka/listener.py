@@ -300,7 +300,8 @@ class KafkaListener:
         request.began = self.monotonic()
         if self.tracer.watchers:
             self.tracer.began(request, message)
-        self._meter(request)
+        if self.quotas.is_active:
+            self._meter(request)
         try:
             result = self._start(api, request, message)
         except ApiError as error:
@@ -320,7 +321,8 @@ class KafkaListener:
     def handle_large(self, request: Request, body: bytes) -> None:
         """A request with too many elements for one turn of the loop. The connection starts no other one before it is answered."""
         request.began = self.monotonic()
-        self._meter(request)
+        if self.quotas.is_active:
+            self._meter(request)
         work = large_requests.serve(self, request, body)
         assert request.api is not None
         self.services.supervisor.spawn(f"kafka.{request.api.name}.large", work, Policy.ISOLATED)
@@ -363,9 +365,9 @@ class KafkaListener:
         self.services.supervisor.spawn("kafka.respond.large", respond(), Policy.ISOLATED)
 
     def _meter(self, request: Request) -> None:
-        """Count what it costs, while a quota is set."""
+        """Count what it costs: a quota is set."""
         assert request.api is not None
-        if self.quotas.is_active and request.api.name not in EXEMPT and not request.connection.is_unauthenticated:
+        if request.api.name not in EXEMPT and not request.connection.is_unauthenticated:
             request.throttle = ThrottleAccounting(
                 self.quotas, self.services.clock, request.principal, request.client_id
             )

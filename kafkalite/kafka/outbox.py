@@ -16,6 +16,7 @@ class Outbox:
     """Counts in `memory`, beside its own bytes, what lies in a transport that does not get rid of it."""
 
     __slots__ = (
+        "_has_large",
         "_held",
         "_held_here",
         "_is_dropped",
@@ -35,6 +36,7 @@ class Outbox:
         self.transport: asyncio.Transport | None = None
         self._is_dropped = False
         self._pieces: list[Buffer] = []
+        self._has_large = False
         self.bytes = 0
         #: Counted bytes of answers: all that the transport was not given yet; those of them in `_pieces`.
         self._held = 0
@@ -55,6 +57,8 @@ class Outbox:
             if size := len(piece):  # why: framing.encode_frame
                 self._pieces.append(piece)
                 self.bytes += size
+                if size > _VECTOR_BYTES:
+                    self._has_large = True
         self._held_here += counted
 
     def hold(self, size: int) -> None:
@@ -68,11 +72,12 @@ class Outbox:
         transport = self.transport
         assert transport is not None
         out, self._pieces, self.bytes = self._pieces, [], 0
+        is_vector, self._has_large = self._has_large, False
         if not out or transport.is_closing():
             return  # it broke, which `connection_lost` is about to report; uvloop's would raise RuntimeError
         if len(out) == 1:
             transport.write(out[0])
-        elif any(len(piece) > _VECTOR_BYTES for piece in out):
+        elif is_vector:
             transport.writelines(out)
         else:
             transport.write(b"".join(out))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Coroutine, Generator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.kafka.answers import COUNTED_BYTES
@@ -58,8 +59,11 @@ class OfferedApi:
     def response_name(self) -> str:
         return self.name + "Response"
 
-    def decoder(self, version: int) -> Decoder:
-        return decoder(self.name + "Request", version)
+
+@cache
+def request_decoder(api: str, version: int) -> Decoder:
+    """See `codec.decoder`."""
+    return decoder(api + "Request", version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,7 @@ class Request:
         except (struct.error, UnicodeEncodeError):  # a bug: the client must not wait for ever
             self.connection.abort()
             raise
-        self._finish(w, chunks)
+        self._finish(w, chunks, sum(map(len, chunks)))
 
     def responding(self, message: Any) -> Generator[None, None, None]:
         """As `respond`, in steps."""
@@ -158,7 +162,7 @@ class Request:
         chunks: list[Buffer] = []
         chunks.append((yield from encoding(self.api.response_name, message, self.version, head, chunks)))
         if not self.connection.is_closed:
-            self._finish(head, chunks)
+            self._finish(head, chunks, sum(map(len, chunks)))
 
     def part(self) -> Request:
         """A request for some of its elements. It is answered with the others, and counts as the same client's."""
@@ -171,7 +175,7 @@ class Request:
         assert self.api is not None
         w = bytearray(9 if self.version in self.api.flexible_responses else 8)
         w += body
-        self._finish(w, [w])
+        self._finish(w, [w], len(w))
 
     def settled_throttle_ms(self) -> int:
         """How long the client has to wait by its quotas, for an answer that is encoded elsewhere; counted with the call."""
@@ -184,16 +188,15 @@ class Request:
         """Answer with a body in pieces that was encoded in the request's version."""
         assert self.api is not None
         w = bytearray(9 if self.version in self.api.flexible_responses else 8)
-        self._finish(w, [w, *pieces])
+        self._finish(w, [w, *pieces], len(w) + sum(map(len, pieces)))
 
     def respond_raw(self, body: bytes) -> None:
         """Answer with a body encoded elsewhere, under the header without tags."""
         w = bytearray(8)
         w += body
-        self._finish(w, [w])
+        self._finish(w, [w], len(w))
 
-    def _finish(self, head: bytearray, chunks: list[Buffer]) -> None:
-        size = sum(map(len, chunks))
+    def _finish(self, head: bytearray, chunks: list[Buffer], size: int) -> None:
         _PUT_HEAD(head, 0, size - 4, self.correlation_id)
         self.buffers = chunks
         if size >= COUNTED_BYTES:

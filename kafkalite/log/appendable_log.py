@@ -55,8 +55,9 @@ class AppendableLog(ReadableLog):
                 UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED. StorageError.
         """
-        self._local.check_usable()
-        config = self.config
+        local, config = self._local, self.config
+        if local.failed or local.closed:
+            local.check_usable()
         view = memoryview(records).cast("B")
         batches = batches_for_leader(view, config, origin, keys_checked=type(records) is CheckedRecords)
         if origin == "client" and config.message_timestamp_type == "CreateTime":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kafkalite.env.seams import File
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, crc_of
+from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, crc_of, new_header
 
 #: Scans read this much at once; headers only.
 SCAN_BYTES = 64 * 1024
@@ -28,7 +28,7 @@ def headers(file: File, path: str, position: int, end: int) -> Iterator[tuple[in
             chunk = file.read_at(position, min(SCAN_BYTES, end - position))
             if len(chunk) < HEADER_SIZE:
                 raise _corrupt(path, position)
-        header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+        header = new_header(HEADER.unpack_from(chunk, at))
         size = header.batch_length + LOG_OVERHEAD
         if header.magic != MAGIC or size < HEADER_SIZE or position + size > end:
             raise _corrupt(path, position)
@@ -45,7 +45,7 @@ def checked(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview
             start, at, chunk = position, 0, memoryview(file.read_at(position, _CHECK_BYTES))
             if len(chunk) < HEADER_SIZE:
                 return
-        header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+        header = new_header(HEADER.unpack_from(chunk, at))
         size = header.batch_length + LOG_OVERHEAD
         if header.magic != MAGIC or size < HEADER_SIZE or position + size > end:
             return

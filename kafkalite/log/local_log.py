@@ -137,16 +137,18 @@ class LocalLog:
         if not segment.exists:
             self.dir_dirty = True
             self.write_metadata()
-        segment.log_file()  # if it cannot be opened or read, nothing is written, and nothing has to be cut off
-        segment.largest_timestamp()
+        file = segment.log_file()  # if it cannot be opened or read, nothing is written, and nothing has to be cut off
+        if segment.max_timestamp is None:
+            segment.largest_timestamp()
+        segment.exists = True  # now, so that `cut` finds the file of a first batch, too
         try:
             if isinstance(buffers, memoryview):
                 position, header = batches[after - 1]
-                segment.append([buffers[batches[first][0] : position + header.batch_length + LOG_OVERHEAD]])
+                file.append([buffers[batches[first][0] : position + header.batch_length + LOG_OVERHEAD]])
             elif after - first == 1:
-                segment.append(buffers[first])
+                file.append(buffers[first])
             else:
-                segment.append([buffer for parts in buffers[first:after] for buffer in parts])
+                file.append([buffer for parts in buffers[first:after] for buffer in parts])
         except OSError:
             try:
                 segment.cut()

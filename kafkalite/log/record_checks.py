@@ -7,6 +7,7 @@ that are wrong (KIP-467). Source: Kafka's LogValidator.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,7 +22,17 @@ from kafkalite.log.validation import (
     not_to_be_repeated,
 )
 from kafkalite.model import Buffer
-from kafkalite.record.batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_SIZE, MAGIC, BatchHeader
+from kafkalite.record.batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    new_header,
+)
 from kafkalite.record.builder import encode_batch
 from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec
@@ -35,6 +46,8 @@ CHEAP_CONTENT_BYTES = 256 * 1024
 CHEAP_REQUEST_BYTES = 1024 * 1024
 #: What a batch of one small piece counts for at least.
 _LEAST_CHARGE_BYTES = 1024
+#: What most batches are judged by: batch length, magic, attributes, base and max timestamp.
+_LOOK = struct.Struct(">8xi4xb4xh4xqq").unpack_from
 _CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
@@ -74,10 +87,7 @@ def rules_of(config: TopicConfig) -> RecordRules:
 class CheapLooks:
     """What may be decompressed on the loop for one request: `left`, in bytes. (A request may have thousands of batches.)"""
 
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = CHEAP_REQUEST_BYTES
+    left = CHEAP_REQUEST_BYTES
 
 
 def is_costly(records: Buffer, rules: RecordRules, now_ms: int, looks: CheapLooks) -> bool:
@@ -89,16 +99,18 @@ def is_costly(records: Buffer, rules: RecordRules, now_ms: int, looks: CheapLook
     """
     if len(records) < HEADER_SIZE:
         return False
-    header = BatchHeader._make(HEADER.unpack_from(records))
-    if header.magic != MAGIC or header.size != len(records) or header.is_control:
+    batch_length, magic, attributes, first, largest = _LOOK(records)
+    if magic != MAGIC or batch_length != len(records) - LOG_OVERHEAD or attributes & CONTROL_FLAG:
         return False  # the append refuses it
-    if rules.codec is not None and rules.codec != header.compression:
+    compression = attributes & COMPRESSION_MASK
+    if rules.codec is not None and rules.codec != compression:
         return True
-    is_suspicious = _is_suspicious(header, rules, now_ms)
-    if not (rules.needs_keys or is_suspicious or (rules.checks_content and header.compression)):
+    is_suspicious = _is_suspicious(first, largest, rules, now_ms)
+    if not (rules.needs_keys or is_suspicious or (rules.checks_content and compression)):
         return False
-    if len(records) > CHEAP_BYTES or (header.compression and (rules.needs_keys or is_suspicious)):
+    if len(records) > CHEAP_BYTES or (compression and (rules.needs_keys or is_suspicious)):
         return True
+    header = new_header(HEADER.unpack_from(records))
     view = memoryview(records)
     if crc32c(view[CRC_START:]) != header.crc:
         return False  # the append refuses it
@@ -147,13 +159,13 @@ def prepare(records: Buffer, rules: RecordRules, now_ms: int) -> CheckedRecords:
             UNSUPPORTED_COMPRESSION_TYPE.
     """
     view = memoryview(records)
-    header = BatchHeader._make(HEADER.unpack_from(view))
+    header = new_header(HEADER.unpack_from(view))
     is_endless = bool(header.compression) and header.record_count > MAX_COMPRESSED_RECORDS
     if is_endless or len(view) > rules.max_message_bytes or crc32c(view[CRC_START:]) != header.crc:
         return CheckedRecords(records)
     payload = view[HEADER_SIZE:]
     wants_codec = rules.codec is not None and rules.codec != header.compression
-    if rules.needs_keys or wants_codec or _is_suspicious(header, rules, now_ms):
+    if rules.needs_keys or wants_codec or _is_suspicious(header.base_timestamp, header.max_timestamp, rules, now_ms):
         _check(view, header, rules, now_ms)
     else:
         for _ in _looked_at(header, payload):
@@ -179,13 +191,12 @@ def prepare(records: Buffer, rules: RecordRules, now_ms: int) -> CheckedRecords:
     )
 
 
-def _is_suspicious(header: BatchHeader, rules: RecordRules, now_ms: int) -> bool:
-    """Whether the header says that some timestamp is too far from the clock."""
+def _is_suspicious(first: int, largest: int, rules: RecordRules, now_ms: int) -> bool:
+    """Whether a batch's base and largest timestamp say that some timestamp is too far from the clock."""
     if rules.before_max_ms is None or rules.after_max_ms is None:
         return False
     latest, earliest = now_ms + rules.after_max_ms, now_ms - rules.before_max_ms
-    first = header.base_timestamp
-    return header.max_timestamp > latest or first > latest or (first < earliest and first != NO_TIMESTAMP)
+    return largest > latest or first > latest or (first < earliest and first != NO_TIMESTAMP)
 
 
 def _check(view: memoryview, header: BatchHeader, rules: RecordRules, now_ms: int) -> None:

@@ -14,9 +14,8 @@ from kafkalite.log.file_names import DELETED, INDEX, LOG, TIME_INDEX, TXN_INDEX,
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import ABORTED_ENTRY, OFFSET_ENTRY_SIZE, TIME_ENTRY, AbortedTxn, OffsetIndex, TimeIndex
 from kafkalite.log.segment_indexes import SegmentIndexes
-from kafkalite.log.segment_memory import SoundRange, Tail
+from kafkalite.log.segment_memory import TAIL_BATCHES, SoundRange, Tail
 from kafkalite.log.transaction_index import TransactionIndex, shorten
-from kafkalite.model import Buffer
 from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
 
 
@@ -131,12 +130,6 @@ class Segment:
 
     # --- appending --------------------------------------------------------------------------------
 
-    def append(self, buffers: Sequence[Buffer]) -> None:
-        """Write at the end, in one go. Raises OSError, and then the file is as it was or `cut` must be called."""
-        file = self._log()
-        self.exists = True  # now, so that `cut` finds the file of a first batch, too
-        file.append(buffers)
-
     def reserve(self, size: int) -> None:
         """Give the file room on the disk for `size` bytes, if the disk can do that (`preallocate`)."""
         self._log().reserve(size)
@@ -159,7 +152,7 @@ class Segment:
         append_time: int,
         interval: int,
     ) -> int:
-        """Account for the batches from number `first` on and before `after`, which `append` has written.
+        """Account for the batches from number `first` on and before `after`, which were written to the end of the file.
 
         The same as `_record` for each, in one go: an append may hold thousands. Returns the largest timestamp of them.
 
@@ -167,7 +160,9 @@ class Segment:
             bases: of each batch, its base offset as assigned.
             append_time: their timestamp, or -1: each has its own.
         """
-        offsets, times = self._offset_index(), self._time_index()
+        indexes = self._indexes
+        offsets = self._offset_index() if indexes.offsets is None else indexes.offsets
+        times = self._time_index() if indexes.times is None else indexes.times
         if self.max_timestamp is None:
             self._timestamps()
         assert self.max_timestamp is not None
@@ -202,7 +197,8 @@ class Segment:
         self.sound.appended(self.size, position)
         self.size = position
         self.next_offset = last_offset + 1
-        self._tail.trim()
+        if len(tail_last) > TAIL_BATCHES:
+            self._tail.trim()
         return newest
 
     def _record(self, header: BatchHeader, position: int, interval: int) -> None:
@@ -234,7 +230,9 @@ class Segment:
 
     def index_bytes(self) -> int:
         """Size of the larger index, in the file's bytes."""
-        offsets, times = self._offset_index(), self._time_index()
+        indexes = self._indexes
+        offsets = self._offset_index() if indexes.offsets is None else indexes.offsets
+        times = self._time_index() if indexes.times is None else indexes.times
         return max(len(offsets.offsets) * OFFSET_ENTRY_SIZE, len(times.offsets) * TIME_ENTRY.size)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -359,8 +357,8 @@ class Segment:
         self.save_indexes()
 
     def log_file(self) -> File:
-        """The handle to sync (pin it meanwhile)."""
-        return self._log()
+        """The handle to write to, or to sync (pin it meanwhile). Raises OSError."""
+        return self._handles.get(self.log_path, self, create=not self.exists)
 
     # --- cutting and removing ---------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left
 
 #: Batches at the end of a segment whose position is known without an index; trimmed to half.
-_TAIL_BATCHES = 128
+TAIL_BATCHES = 128
 
 
 class Tail:
@@ -20,8 +20,8 @@ class Tail:
 
     def trim(self) -> None:
         """Keep the number of batches within bounds."""
-        if (count := len(self.last_offsets)) > _TAIL_BATCHES:
-            surplus = count - _TAIL_BATCHES // 2
+        if (count := len(self.last_offsets)) > TAIL_BATCHES:
+            surplus = count - TAIL_BATCHES // 2
             del self.last_offsets[:surplus]
             del self.positions[:surplus]
 

@@ -8,12 +8,17 @@ from typing import Literal
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.record.batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
     CRC_START,
+    DELETE_HORIZON_FLAG,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
+    new_header,
     split_batches,
 )
 from kafkalite.record.checksum import crc32c
@@ -55,7 +60,7 @@ def batches_for_leader(
     """
     size = len(view)
     if size >= HEADER_SIZE:
-        header = BatchHeader._make(HEADER.unpack_from(view))
+        header = new_header(HEADER.unpack_from(view))
         if header.batch_length == size - LOG_OVERHEAD and header.magic == MAGIC:  # the usual case: one batch
             _check_batch(view, 0, header, config, origin, keys_checked=keys_checked)
             return [(0, header)]
@@ -77,6 +82,8 @@ def _check_batch(
     keys_checked: bool,
 ) -> None:
     size = header.batch_length + LOG_OVERHEAD
+    attributes = header.attributes
+    compression = attributes & COMPRESSION_MASK
     if size > config.max_message_bytes:
         raise api_error(
             ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
@@ -88,30 +95,30 @@ def _check_batch(
             ErrorCode.INVALID_RECORD,  # its CRC is right: it would be wrong again if it were sent again
             f"record count {header.record_count}, last offset delta {header.last_offset_delta}",
         )
-    if not header.compression and header.record_count * _MIN_RECORD_BYTES > size - HEADER_SIZE:
+    if not compression and header.record_count * _MIN_RECORD_BYTES > size - HEADER_SIZE:
         raise api_error(
             ErrorCode.INVALID_RECORD, f"record count {header.record_count} in {size - HEADER_SIZE} bytes of records"
         )
-    if header.compression > _MAX_CODEC:
-        raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {header.compression}")
-    if header.compression and header.record_count > MAX_COMPRESSED_RECORDS:
+    if compression > _MAX_CODEC:
+        raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {compression}")
+    if compression and header.record_count > MAX_COMPRESSED_RECORDS:
         text = f"a compressed batch of {header.record_count} records, at most {MAX_COMPRESSED_RECORDS}"
         raise api_error(ErrorCode.INVALID_RECORD, text)
-    if header.has_delete_horizon:
+    if attributes & DELETE_HORIZON_FLAG:
         raise api_error(ErrorCode.INVALID_RECORD, "only compaction sets a delete horizon")
     if header.producer_id < 0:
-        if header.is_transactional:
+        if attributes & TRANSACTIONAL_FLAG:
             raise api_error(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
     elif header.producer_epoch < 0:
         raise api_error(ErrorCode.INVALID_RECORD, "a producer id without an epoch")
     if origin == "client":
         if header.base_offset:
             raise api_error(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}; a producer's batch has 0")
-        if header.is_control:
+        if attributes & CONTROL_FLAG:
             raise api_error(ErrorCode.INVALID_RECORD, "clients may not write control batches")
         if header.producer_id >= 0 and header.base_sequence < 0:
             raise api_error(ErrorCode.INVALID_RECORD, "a producer id without a sequence")
-        if not header.compression:
+        if not compression:
             check_framing(view, position + HEADER_SIZE, position + size, header.record_count)
         if "compact" in config.cleanup_policy and not keys_checked:
             _check_keys(view, position, header)
@@ -202,7 +209,7 @@ def begins_within(view: memoryview, log_end_offset: int) -> int | None:
     """
     if len(view) < HEADER_SIZE:
         return None
-    header = BatchHeader._make(HEADER.unpack_from(view))
+    header = new_header(HEADER.unpack_from(view))
     base = header.base_offset
     return base if 0 <= base < log_end_offset <= base + header.last_offset_delta else None
 
@@ -258,6 +265,6 @@ def segment_age_ms(config: TopicConfig, base_offset: int, first_timestamp: int) 
     offset and timestamp, not at random, for replicas end their segments at the same batches.
     """
     age_ms = config.segment_ms
-    if most := min(config.segment_jitter_ms, age_ms):
+    if config.segment_jitter_ms and (most := min(config.segment_jitter_ms, age_ms)):
         age_ms -= crc32c(_FIRST.pack(base_offset, first_timestamp)) % most
     return min(age_ms, config.max_compaction_lag_ms) if "compact" in config.cleanup_policy else age_ms

@@ -23,11 +23,12 @@ def parse_header(view: memoryview) -> tuple[int, int, int, str, int]:
         WireError, struct.error: it is malformed.
     """
     api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
-    position = HEAD_BYTES + max(0, id_bytes)
+    if id_bytes <= 0:
+        return api_key, version, correlation_id, "", HEAD_BYTES
+    position = HEAD_BYTES + id_bytes
     if position > len(view):
         raise WireError("the client id overruns the frame")
-    client_id = str(view[HEAD_BYTES:position], "utf-8", "replace") if id_bytes > 0 else ""
-    return api_key, version, correlation_id, client_id, position
+    return api_key, version, correlation_id, str(view[HEAD_BYTES:position], "utf-8", "replace"), position
 
 
 def skip_tags(view: memoryview, position: int) -> int:

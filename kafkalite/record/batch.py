@@ -15,7 +15,8 @@ Base offset and leader epoch lie before the CRC's range, so a broker assigns the
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from kafkalite.errors import ErrorCode, api_error
@@ -105,6 +106,10 @@ class BatchHeader(NamedTuple):
         return add_to_sequence(self.base_sequence, self.last_offset_delta)
 
 
+#: From the fields that HEADER unpacks; `BatchHeader._make` without its check of their number.
+new_header: Callable[[tuple[int, ...]], BatchHeader] = partial(tuple.__new__, BatchHeader)
+
+
 def add_to_sequence(sequence: int, increment: int) -> int:
     """Sequence numbers wrap from 2**31 - 1 to 0."""
     return (sequence + increment) & MAX_SEQUENCE
@@ -117,7 +122,7 @@ def is_behind(sequence: int, other: int) -> bool:
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; the buffer must hold 61 bytes from there (else struct.error)."""
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    return new_header(HEADER.unpack_from(buffer, position))
 
 
 def crc_of(buffer: Buffer, position: int, size: int) -> int:
@@ -137,7 +142,7 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     while position < end:
         if end - position < HEADER_SIZE:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{end - position} bytes are too few for a batch header")
-        header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+        header = new_header(HEADER.unpack_from(buffer, position))
         if header.magic != MAGIC:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic}: only record batches v2 are accepted")
         size = header.batch_length + LOG_OVERHEAD

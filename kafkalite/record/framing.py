@@ -26,8 +26,21 @@ def check_framing(buffer: Buffer, at: int, end: int, count: int, *, is_whole: bo
 
     Raises ApiError INVALID_RECORD. CORRUPT_MESSAGE is for damage on the way: clients send such a batch again.
     """
+    if not is_whole:
+        end = _ENDLESS
     try:
-        _look(buffer, at, end if is_whole else _ENDLESS, count)
+        at = _end_of_record(buffer, at, end)
+        for number in range(1, count if count < LENGTHS else LENGTHS):
+            size = buffer[at]
+            if size < 128 and not size & 1:  # the usual case of small records
+                size, at = size >> 1, at + 1
+            else:
+                size, at = decode_varint(buffer, at)
+            at += size
+            if size < _LEAST_RECORD or at > end:
+                raise _wrong(f"record {number} has a length of {size} bytes")
+        if count <= LENGTHS and at != end != _ENDLESS:
+            raise _wrong("bytes after the last record of a batch")
     except IndexError:
         if is_whole:
             raise _wrong("a record exceeds its batch") from None
@@ -38,31 +51,21 @@ def check_framing(buffer: Buffer, at: int, end: int, count: int, *, is_whole: bo
             raise _wrong(str(error)) from None
 
 
-def _look(buffer: Buffer, at: int, end: int, count: int) -> None:
-    at = _end_of_record(buffer, at, end)
-    for number in range(1, count if count < LENGTHS else LENGTHS):
-        size = buffer[at]
-        if size < 128 and not size & 1:  # the usual case of small records
-            size, at = size >> 1, at + 1
-        else:
-            size, at = decode_varint(buffer, at)
-        at += size
-        if size < _LEAST_RECORD or at > end:
-            raise _wrong(f"record {number} has a length of {size} bytes")
-    if count <= LENGTHS and at != end != _ENDLESS:
-        raise _wrong("bytes after the last record of a batch")
-
-
 def _end_of_record(buffer: Buffer, at: int, end: int) -> int:
     """The position behind the record at `at`, all of which is looked at."""
     size, at = decode_varint(buffer, at)
     stop = at + size
     if size < _LEAST_RECORD or stop > end:
         raise _wrong(f"record 0 has a length of {size} bytes")
-    _, at = decode_varint(buffer, at + 1)  # behind the attributes: the timestamp's delta
-    _, at = decode_varint(buffer, at)  # the offset's
+    at += 1  # behind the attributes: the deltas of timestamp and offset, nearly always a byte each
+    for _ in range(2):
+        at = at + 1 if buffer[at] < 128 else decode_varint(buffer, at)[1]
     for _ in range(2):  # key and value
-        size, at = decode_varint(buffer, at)
+        size = buffer[at]
+        if size < 128:
+            size, at = (size >> 1) ^ -(size & 1), at + 1
+        else:
+            size, at = decode_varint(buffer, at)
         if size > 0:
             at += size
         if at >= stop:

@@ -33,6 +33,10 @@ def decode_varint(buffer: Buffer, position: int) -> tuple[int, int]:
         byte = buffer[position]
         if byte < 128:
             return (byte >> 1) ^ -(byte & 1), position + 1
+        second = buffer[position + 1]
+        if second < 128:
+            raw = byte & 0x7F | second << 7
+            return (raw >> 1) ^ -(raw & 1), position + 2
         while True:
             byte = buffer[position]
             position += 1

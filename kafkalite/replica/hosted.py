@@ -83,6 +83,8 @@ class HostedPartitions:
         self.counters = Counters()
         self.history = History(clock.wall_ms)
         self._partitions: dict[TopicPartition, Partition] = {}
+        #: Look one up.
+        self.get = self._partitions.get
         self._by_topic: dict[str, dict[int, Partition]] = {}
         #: Topic -> what partitions had counted that have left; as long as others of the topic are here.
         self._left_behind: dict[str, Traffic] = {}
@@ -95,9 +97,6 @@ class HostedPartitions:
     def now_ms(self) -> int:
         """The monotonic clock of all lag bookkeeping."""
         return int(self._clock.monotonic() * 1000)
-
-    def get(self, topic_partition: TopicPartition) -> Partition | None:
-        return self._partitions.get(topic_partition)
 
     def all(self) -> list[Partition]:
         """A copy, in the order of being added."""
@@ -242,7 +241,8 @@ class HostedPartitions:
         waiters = partition.produce_waiters
         while waiters and waiters[0].required_offset <= leader.high_watermark:
             waiters.popleft().settle()
-        partition.serve_readers(grown)
+        if partition.fetch_waiters:
+            partition.serve_readers(grown)
 
     def is_read_at(self, partition: Partition, replica_id: BrokerId) -> None:
         """Consumers read at this follower from now on: it gets each new high watermark at once (KIP-392)."""

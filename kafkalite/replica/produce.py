@@ -8,14 +8,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError
-from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.validation import Origin
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.replica.purgatory import DelayedProduce, ProduceDone, ProduceWaiter
+from kafkalite.replica.purgatory import DeadlineWheel, DelayedProduce, ProduceDone, ProduceWaiter
 from kafkalite.replica.skipped_sequences import SkippedSequences
 
 #: Operations that may wait at once; beyond it acks=all is refused before anything is appended.
@@ -27,18 +26,32 @@ PIECE = 64
 PIECE_S = 0.01
 
 
-@dataclass(slots=True, eq=False)
-class _PendingProduce:
-    """One request, and how far it is carried out."""
+class _PendingProduce(DelayedProduce):
+    """One request, and how far it is carried out: `position` of its partitions. At the end it has let go of them."""
 
-    delayed: DelayedProduce
-    partitions: Sequence[tuple[TopicPartition, Buffer]]
-    acks: int
-    timeout_ms: int
-    origin: Origin
-    guards: Mapping[TopicPartition, int] | None
-    transaction_version: int
-    position: int = 0
+    __slots__ = ("acks", "guards", "origin", "partitions", "position", "timeout_ms", "transaction_version")
+
+    def __init__(
+        self,
+        wheel: DeadlineWheel,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        acks: int,
+        timeout_ms: int,
+        origin: Origin,
+        guards: Mapping[TopicPartition, int] | None,
+        transaction_version: int,
+    ) -> None:
+        super().__init__(wheel, len(partitions), done)
+        # Held until all is appended: no partition settled meanwhile may answer for the request.
+        self.pending = 1
+        self.partitions = partitions
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.origin: Origin = origin
+        self.guards = guards
+        self.transaction_version = transaction_version
+        self.position = 0
 
 
 class ProduceHandler:
@@ -73,10 +86,9 @@ class ProduceHandler:
         Waiting ends also with the deadline (REQUEST_TIMED_OUT), with the leadership (NOT_LEADER_OR_FOLLOWER) and
         when the ISR becomes too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND, invariant F26): then the records may exist.
         """
-        delayed = DelayedProduce(self._hosted.wheel, len(partitions), done)
-        # Held until all is appended: no partition settled meanwhile may answer for the request.
-        delayed.pending = 1
-        request = _PendingProduce(delayed, partitions, acks, timeout_ms, origin, guards, transaction_version)
+        request = _PendingProduce(
+            self._hosted.wheel, partitions, done, acks, timeout_ms, origin, guards, transaction_version
+        )
         if self._backlog and origin == "client":
             self._requeue(request)
         elif not self._execute(request, PIECE if origin == "client" else len(partitions)):
@@ -139,11 +151,11 @@ class ProduceHandler:
 
     def _execute(self, request: _PendingProduce, at_most: int) -> bool:
         """Append to at most this number of further partitions, and to fewer if that takes long; True if none is left."""
-        delayed, partitions, acks = request.delayed, request.partitions, request.acks
-        results = delayed.results
+        partitions, acks, results = request.partitions, request.acks, request.results
         hosted = self._hosted
-        refusal = self._refusal(acks)
-        has_lease = self._hosted.usable()
+        refusal = self._refusal(acks) if acks != 1 or self._is_closed else ErrorCode.NONE
+        has_lease = hosted.usable()
+        failed = 0
         first, end = request.position, min(request.position + at_most, len(partitions))
         until = hosted.monotonic() + PIECE_S if end - first > 1 and at_most == PIECE else math.inf
         for index in range(first, end):
@@ -153,27 +165,31 @@ class ProduceHandler:
             topic_partition, records = partitions[index]
             if refusal is not ErrorCode.NONE:
                 results[index] = refused(topic_partition, refusal)
+                failed += 1
                 continue
             try:
                 self._append(request, index, topic_partition, records, has_lease=has_lease)
             except ApiError as error:
                 results[index] = self._refused(topic_partition, records, error)
+                failed += 1
                 continue
             result = results[index]
             if result is not None and result.error:
+                failed += 1
                 self._skipped.refused(topic_partition, records, ErrorCode(result.error))
             elif self._skipped:
                 self._skipped.appended(topic_partition, records)
         request.position = end
+        hosted.counters.failed_produce_requests += failed
         if end < len(partitions):
             return False
         hosted.counters.produce_requests += len(partitions)
-        hosted.counters.failed_produce_requests += sum(each is not None and each.error != 0 for each in results)
-        delayed.pending -= 1
-        if delayed.pending == 0:
-            delayed.finish()
+        request.partitions = ()
+        request.pending -= 1
+        if request.pending == 0:
+            request.finish()
         else:
-            hosted.wheel.add(delayed, max(request.timeout_ms, 0))
+            hosted.wheel.add(request, max(request.timeout_ms, 0))
         return True
 
     def _refused(self, topic_partition: TopicPartition, records: Buffer, error: ApiError) -> ProducedPartition:
@@ -188,7 +204,7 @@ class ProduceHandler:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if self._is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
+        if acks == -1 and self._hosted.wheel.count >= MAX_WAITING:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         return ErrorCode.NONE
 
@@ -196,22 +212,22 @@ class ProduceHandler:
         self, request: _PendingProduce, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
     ) -> None:
         hosted = self._hosted
-        delayed, acks, origin = request.delayed, request.acks, request.origin
+        results, acks, origin = request.results, request.acks, request.origin
         partition = hosted.get(topic_partition)
         leader = partition.leader if partition is not None else None
         if partition is None or leader is None:
-            delayed.results[index] = refused(topic_partition, self.missing(topic_partition))
+            results[index] = refused(topic_partition, self.missing(topic_partition))
             return
         if not has_lease and (reason := hosted.refusal(partition, acks)):  # another node may lead by now
             message = f"ZooKeeper has not answered for longer than this node's lease, and {reason}"
-            delayed.results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+            results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
             return
         if partition.is_read_only and origin == "client":
             reason = "the partition is being drained and will be removed"
-            delayed.results[index] = refused(topic_partition, ErrorCode.POLICY_VIOLATION, reason)
+            results[index] = refused(topic_partition, ErrorCode.POLICY_VIOLATION, reason)
             return
         if acks == -1 and leader.is_under_min_isr:
-            delayed.results[index] = refused(
+            results[index] = refused(
                 topic_partition,
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(leader.committed_isr)} in sync, {leader.effective_min_insync_replicas} needed",
@@ -228,7 +244,7 @@ class ProduceHandler:
             )
         except StorageError as error:
             hosted.fail_storage(partition, error)
-            delayed.results[index] = refused(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            results[index] = refused(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return
         result = ProducedPartition(
             topic_partition.topic,
@@ -240,12 +256,12 @@ class ProduceHandler:
         )
         required = Offset(info.last_offset + 1)
         if acks == -1 and required > leader.high_watermark:
-            waiter = ProduceWaiter(delayed, index, partition, required, result)
-            delayed.waiters.append(waiter)
-            delayed.pending += 1
+            waiter = ProduceWaiter(request, index, partition, required, result)
+            request.waiters.append(waiter)
+            request.pending += 1
             partition.add_produce_waiter(waiter)
         else:
-            delayed.results[index] = result
+            results[index] = result
         if not info.duplicate:
             hosted.appended(partition, log.log_end_offset, info.size_bytes)
 

@@ -61,6 +61,22 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
+def _error_of(request: Request, message: wire.ProduceRequest, topic: str, records: Buffer | None) -> ErrorCode:
+    """What refuses one partition of a request before anything is known of its log."""
+    if message.acks not in (-1, 0, 1):
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if not topic and request.version >= _IDS_FROM:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if topic in request.denied.topics:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if topic in INTERNAL_TOPICS:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    error = records_error(records, request.version)
+    if not error and records and message.transactional_id is None and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # nobody would ever end that transaction
+    return error
+
+
 class ProduceHandlers:
     def __init__(self, services: Services, verifier: TransactionVerifier) -> None:
         self._services = services
@@ -73,22 +89,44 @@ class ProduceHandlers:
         return {"Produce": self.produce}
 
     def produce(self, request: Request, message: wire.ProduceRequest) -> Steps[None] | None:
-        steps = self._producing(request, message)
-        if len(message.topic_data) == 1 and len(message.topic_data[0].partition_data) < STEP:
-            next(steps, None)  # what most requests are takes one step
+        if len(message.topic_data) == 1 and (count := len(message.topic_data[0].partition_data)) < STEP:
+            if count == 1:  # what most requests are
+                self._produce_one(request, message)
+            else:
+                next(self._producing(request, message), None)
             return None
-        return steps
+        return self._producing(request, message)
 
-    def _producing(self, request: Request, message: wire.ProduceRequest) -> Steps[None]:
-        acks: int = message.acks
-        accepted: list[tuple[TopicPartition, Buffer]] = []
-        refused: dict[tuple[str, int], ProducedPartition] = {}
-        denied = request.denied.topics
+    def _produce_one(self, request: Request, message: wire.ProduceRequest) -> None:
+        """As `_producing`, for one partition."""
         if request.version >= _IDS_FROM:
             name_topics(self._services, message.topic_data)
-        is_plain = message.transactional_id is None
+        [topic] = message.topic_data
+        [partition] = topic.partition_data
+        key, records = TopicPartition(topic.name, partition.index), partition.records
+        if request.throttle is not None:
+            request.throttle.count(Kind.PRODUCE, len(records or b""))
+        error = _error_of(request, message, topic.name, records)
+        if error or records is None:
+            self._append(request, message, [], {key: ProducedPartition(*key, int(error), Offset(-1))})
+            return
+        rules = self._partitions.record_rules(key)
+        try:
+            costly = rules is not None and is_costly(records, rules, self._services.clock.wall_ms(), CheapLooks())
+        except ApiError as wrong:
+            self._append(request, message, [], {key: _refused(key, wrong)})
+            return
+        if costly and rules is not None:
+            self._prepare_first(request, message, [(key, records)], {}, {key: rules})
+        else:
+            self._append(request, message, [(key, records)], {})
+
+    def _producing(self, request: Request, message: wire.ProduceRequest) -> Steps[None]:
+        accepted: list[tuple[TopicPartition, Buffer]] = []
+        refused: dict[tuple[str, int], ProducedPartition] = {}
+        if request.version >= _IDS_FROM:
+            name_topics(self._services, message.topic_data)
         size = number = 0
-        is_one = len(message.topic_data) == 1 and len(message.topic_data[0].partition_data) == 1
         seen: set[TopicPartition] = set()
         twice: set[TopicPartition] = set()
         for topic in message.topic_data:
@@ -99,21 +137,9 @@ class ProduceHandlers:
                     yield
                 records = partition.records
                 size += len(records or b"")
-                if acks not in (-1, 0, 1):
-                    error = ErrorCode.INVALID_REQUIRED_ACKS
-                elif not name and request.version >= _IDS_FROM:
-                    error = ErrorCode.UNKNOWN_TOPIC_ID
-                elif name in denied:
-                    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                elif name in INTERNAL_TOPICS:
-                    error = ErrorCode.INVALID_TOPIC_EXCEPTION
-                else:
-                    error = records_error(records, request.version)
-                    if not error and records and is_plain and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
-                        # Nobody would ever end that transaction.
-                        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                error = _error_of(request, message, name, records)
                 key = TopicPartition(name, partition.index)
-                if name and not is_one:  # ids that no topic has would all be one
+                if name:  # ids that no topic has would all be one
                     if key in seen:
                         twice.add(key)
                     seen.add(key)
@@ -133,11 +159,7 @@ class ProduceHandlers:
             accepted = [(key, records) for key, records in accepted if key not in wrong]
             refused |= wrong
         if costly:
-            # The requests behind it wait: a producer's batches are appended in its order. So does the client's memory.
-            request.connection.hold_requests()
-            accepted = [(key, bytes(records)) for key, records in accepted]
-            checking = self._prepare(request, message, accepted, refused, costly)
-            self._services.supervisor.spawn("kafka.Produce.records", checking, Policy.ISOLATED)
+            self._prepare_first(request, message, accepted, refused, costly)
         else:
             self._append(request, message, accepted, refused)
 
@@ -162,6 +184,20 @@ class ProduceHandlers:
             except ApiError as error:
                 wrong[key] = _refused(key, error)
         return costly, wrong
+
+    def _prepare_first(
+        self,
+        request: Request,
+        message: wire.ProduceRequest,
+        accepted: list[tuple[TopicPartition, Buffer]],
+        refused: dict[tuple[str, int], ProducedPartition],
+        costly: dict[TopicPartition, RecordRules],
+    ) -> None:
+        """The requests behind it wait: a producer's batches are appended in its order. So does the client's memory."""
+        request.connection.hold_requests()
+        accepted = [(key, bytes(records)) for key, records in accepted]
+        checking = self._prepare(request, message, accepted, refused, costly)
+        self._services.supervisor.spawn("kafka.Produce.records", checking, Policy.ISOLATED)
 
     async def _prepare(
         self,
@@ -216,10 +252,7 @@ class ProduceHandlers:
         refused: dict[tuple[str, int], ProducedPartition],
     ) -> None:
         acks: int = message.acks
-
-        def done(results: tuple[ProducedPartition, ...]) -> None:
-            self._produced(request, message, acks, refused, results)
-
+        done = partial(self._produced, request, message, acks, refused)
         if not accepted:
             done(())
         elif message.transactional_id is None:

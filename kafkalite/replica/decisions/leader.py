@@ -92,7 +92,8 @@ class PartitionLeader:
     @property
     def is_under_min_isr(self) -> bool:
         """Whether acks=all must be refused."""
-        return len(self.committed_isr) < self.effective_min_insync_replicas
+        size = len(self.committed_isr)
+        return size < self.min_insync_replicas and size < len(self.replicas)
 
     @property
     def is_frozen(self) -> bool:
