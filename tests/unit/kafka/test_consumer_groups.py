@@ -99,7 +99,11 @@ async def test_a_member_may_subscribe_to_nothing(broker: Broker) -> None:
     """Also by an empty expression, as with Kafka since 4.3."""
     client = await started(broker)
     member = Member(client, "m", "t")
-    for said in ({"subscribed_topic_names": None, "subscribed_topic_regex": ""}, {"subscribed_topic_names": []}):
+    subscriptions: tuple[dict[str, Any], ...] = (
+        {"subscribed_topic_names": None, "subscribed_topic_regex": ""},
+        {"subscribed_topic_names": []},
+    )
+    for said in subscriptions:
         await member.beat(0, **said)
         assert (member.error, member.partitions) == (0, [])
     await member.beat(subscribed_topic_names=["t"])
