@@ -11,6 +11,7 @@ from kafkalite.coordinators.groups.records.common import GroupRecord, parse
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, TopicPartition
 from kafkalite.protocol import wire
+from kafkalite.protocol.codec import encode
 from kafkalite.record.reader import read_records
 
 from .conftest import Broker, FrameClient
@@ -81,6 +82,19 @@ async def test_a_group_with_members_stays_as_it_is_if_the_policy_says_so(make_br
     leave = wire.LeaveGroupRequest
     await client.ask(leave("g", members=[leave.MemberIdentity(given)]), 4)
     assert (await member.beat()).error_code == 0  # an empty group is any protocol's
+
+
+async def test_a_group_with_an_assignor_of_its_own_stays_classic(broker: Broker) -> None:
+    """What such an assignor tells its members beside the partitions would be lost; Kafka refuses this, too."""
+    client = await started(broker)
+    joined = await client.ask(join("g", (await client.ask(join("g"), 5)).member_id), 5)
+    assignment = wire.ConsumerProtocolAssignment
+    share = (1).to_bytes(2) + encode(assignment([assignment.TopicPartition("t", [0, 1, 2, 3])], user_data=b"x"), 1)
+    shares = [wire.SyncGroupRequest.SyncGroupRequestAssignment(joined.member_id, share)]
+    generation = joined.generation_id
+    await client.ask(wire.SyncGroupRequest("g", generation, joined.member_id, None, "consumer", "range", shares), 4)
+    assert (await Member(client, "m", "t").beat()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await client.ask(wire.HeartbeatRequest("g", generation, joined.member_id), 4)).error_code == 0
 
 
 async def test_an_administrator_removes_a_member_of_the_consumer_protocol(broker: Broker) -> None:

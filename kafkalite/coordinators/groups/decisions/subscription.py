@@ -47,12 +47,23 @@ def assignment_of(partitions: list[tuple[str, list[int]]], version: int) -> byte
 
 def assigned_in(assignment: bytes) -> tuple[tuple[str, int], ...]:
     """(topic, partition) of an assignment; nothing if it cannot be read."""
+    found = _assignment_in(assignment)
+    topics = () if found is None else found.assigned_partitions
+    return tuple((topic.topic, number) for topic in topics for number in topic.partitions)
+
+
+def has_user_data(assignment: bytes) -> bool:
+    """Whether the assignor of a client has said more than which partitions."""
+    found = _assignment_in(assignment)
+    return found is not None and bool(found.user_data)
+
+
+def _assignment_in(assignment: bytes) -> wire.ConsumerProtocolAssignment | None:
     try:
         version = min(int.from_bytes(assignment[:2]), _NEWEST)
-        found = decode(wire.ConsumerProtocolAssignment, version, assignment[2:])
+        return decode(wire.ConsumerProtocolAssignment, version, assignment[2:])
     except WireError:
-        return ()
-    return tuple((topic.topic, number) for topic in found.assigned_partitions for number in topic.partitions)
+        return None
 
 
 def wants_the_same(protocol_type: str | None, before: bytes | None, after: bytes | None) -> bool:

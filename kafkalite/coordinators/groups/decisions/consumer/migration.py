@@ -19,7 +19,7 @@ from kafkalite.coordinators.groups.decisions.members import (
     TargetEpoch,
     TargetMember,
 )
-from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, assigned_in, subscription_in
+from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, assigned_in, has_user_data, subscription_in
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicId
 
@@ -55,11 +55,13 @@ def _refusal(group: Group, reason: str) -> Exception:
 
 
 def _modern(group: Group, member: ClassicGroupMember, topic_id_of: TopicIdOf) -> ConsumerMember:
-    """Raises ApiError GROUP_ID_NOT_FOUND: what it subscribes to cannot be read."""
+    """Raises ApiError GROUP_ID_NOT_FOUND: what it subscribes to cannot be read, or what it was assigned has more than partitions."""
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
     subscription = subscription_in(metadata)
     if subscription is None:
         raise _refusal(group, "what a member subscribes to cannot be read")
+    if has_user_data(member.assignment):  # only its assignor could read them
+        raise _refusal(group, "its members use an assignor of their own: switch to one of Kafka's first")
     partitions: dict[TopicId, set[int]] = {}
     for topic, partition in assigned_in(member.assignment):
         topic_id = topic_id_of(topic)
