@@ -102,7 +102,6 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "testShareGroupHeartbeatIsAccessible": _EPOCHS,
         "testMemberLeavingAndRejoining": _EPOCHS,
         "testConsumerGroupDescribeWithNewGroupCoordinator": "expects the order of a hash map",
-        "testInvalidMemberEpoch": _WORDS + " the epochs",
         "WhenOffsetTopicNotExist": _WORDS + " the error's name",
         "StreamsGroupHeartbeatRequestTest.testFencedMemberCanRejoinWithEpochZero": "Kafka 4.4 always says the acceptable lag, 4.3 did not",
         "testStreamsGroupHeartbeatIsAccessible": _WORDS + " the words of Kafka 4.4",

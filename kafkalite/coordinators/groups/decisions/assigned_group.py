@@ -62,7 +62,9 @@ class TargetedGroup(Generic[AnyMember, T]):
         """Raises ApiError UNKNOWN_MEMBER_ID."""
         found = self.members.get(member_id)
         if found is None:
-            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id!r}")
+            raise api_error(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
         return found
 
     def empty_target(self, leaving: int) -> list[TargetEpoch]:

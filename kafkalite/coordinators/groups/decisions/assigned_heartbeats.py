@@ -18,7 +18,7 @@ from kafkalite.coordinators.groups.decisions.members import (
     TargetMember,
     removal,
 )
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 
 R = TypeVar("R")
@@ -165,17 +165,24 @@ def _fenced(known: EpochMember, member_id: str, instance_id: str) -> Exception:
     return api_error(ErrorCode.FENCED_INSTANCE_ID, text)
 
 
-def check_epoch(member: EpochMember, received: int, held: str, *, holds_only_assigned: Callable[[], bool]) -> None:
+def check_epoch(member: EpochMember, received: int, kind: str, *, holds_only_assigned: Callable[[], bool]) -> None:
     """A member that joins again has nothing, and is always right. Raises ApiError FENCED_MEMBER_EPOCH.
 
     Args:
+        kind: of the group.
         holds_only_assigned: it has nothing but what it was assigned. Then the response with its new epoch was lost.
     """
     if received in (member.epoch, JOIN_EPOCH):
         return
     if received > member.epoch or received != member.previous_epoch or not holds_only_assigned():
-        text = f"The member epoch {received} is not {member.epoch}. The member must abandon all its {held} and rejoin."
-        raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
+        raise fenced_epoch(received, member.epoch, kind)
+
+
+def fenced_epoch(received: int, known: int, kind: str) -> ApiError:
+    """In Kafka's words, which its clients log."""
+    side = "greater" if received > known else "smaller"
+    text = f"The {kind} group member has a {side} member epoch ({received}) than the one known by the group coordinator ({known})."
+    return api_error(ErrorCode.FENCED_MEMBER_EPOCH, f"{text} The member must abandon all its partitions and rejoin.")
 
 
 # --- leaving ---

@@ -192,9 +192,7 @@ def find(
     """The member of a request. Raises ApiError."""
 
     def check_known(known: ConsumerMember) -> None:
-        check_epoch(
-            known, epoch, "partitions", holds_only_assigned=lambda: owned is not None and _is_part(owned, known)
-        )
+        check_epoch(known, epoch, "consumer", holds_only_assigned=lambda: owned is not None and _is_part(owned, known))
 
     def may_replace(known: ConsumerMember) -> bool:
         return is_classic or known.classic is not None or known.epoch == LEAVE_FOR_A_WHILE_EPOCH

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from kafkalite.coordinators.groups.decisions.assigned_heartbeats import fenced_epoch
 from kafkalite.coordinators.groups.decisions.assignment import AssignedTopic
 from kafkalite.coordinators.groups.decisions.members import (
     JOIN_EPOCH,
@@ -91,8 +92,7 @@ def heartbeat(group: ShareGroup, request: ShareHeartbeat, max_size: int) -> list
 def _check_epoch(member: ShareMember, received: int) -> None:
     """Raises ApiError FENCED_MEMBER_EPOCH. An answer with a new epoch may have been lost: the one before it is accepted."""
     if received not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
-        text = f"The member epoch {received} is not {member.epoch}. The member must rejoin."
-        raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
+        raise fenced_epoch(received, member.epoch, "share")
 
 
 def removed(group: ShareGroup, members: Sequence[ShareMember]) -> list[ShareRecord]:

@@ -255,7 +255,7 @@ def find(group: StreamsGroup, request: StreamsHeartbeat) -> FoundMember[StreamsM
         check_epoch(
             known,
             request.epoch,
-            "tasks",
+            "streams",
             holds_only_assigned=lambda: owned is not None and owned.is_part_of(known.assigned),
         )
 
