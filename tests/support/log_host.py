@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkalite.config import BrokerConfig
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.real import RealClock
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager, NoHost
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.strays import Stray
 from kafkalite.model import TopicPartition
+from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
 class LogHostDouble(NoHost):
@@ -40,6 +45,27 @@ class LogHostDouble(NoHost):
 
     def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
         self.on_exchanged(old, new)
+
+
+def fatal(error: BaseException) -> None:
+    """What a supervisor does with a bug: the test fails."""
+    raise error
+
+
+async def manager_on(disk: MemoryDisk) -> LogManager:
+    """The logs of /d1, as a process finds them when it starts."""
+    manager = hosted(
+        LogManager(
+            BrokerConfig(log_dirs=("/d1",)),
+            disk,
+            ManualClock(),
+            supervisor=Supervisor(fatal),
+            own_time=OwnTime(RealClock()),
+        ),
+        on_dir_failed=lambda directory, error: fatal(error),
+    )
+    await manager.opening.start("cluster", 1, {})
+    return manager
 
 
 def hosted(

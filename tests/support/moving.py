@@ -10,7 +10,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicPartition
 from kafkalite.record.reader import read_records
-from tests.support.log_host import hosted
+from tests.support.log_host import fatal, hosted
 from tests.support.logs import TOPIC_ID, batch, config
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -26,9 +26,6 @@ class Host:
         self.dead: list[str] = []
 
     async def start(self, overrides: dict[str, str] | None = None) -> LogManager:
-        def fatal(error: BaseException) -> None:
-            raise error
-
         self.supervisor = Supervisor(fatal)
         self.manager = hosted(
             LogManager(

@@ -15,7 +15,7 @@ from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicId, TopicPartition
-from tests.support.log_host import hosted
+from tests.support.log_host import fatal, hosted
 from tests.support.logs import TOPIC_ID, batch
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
@@ -58,9 +58,6 @@ class Host:
     async def manager(self, **topic_ids: TopicId) -> LogManager:
         async def present(names: Sequence[str]) -> dict[str, TopicId]:
             return {name: topic_ids[name] for name in names}
-
-        def fatal(error: BaseException) -> None:
-            raise error
 
         manager = hosted(
             LogManager(

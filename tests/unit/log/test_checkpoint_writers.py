@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.own_time import OwnTime
 from kafkalite.env.real import RealClock
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.supervisor import Supervisor
@@ -20,16 +19,12 @@ from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
-from tests.support.log_host import hosted
+from tests.support.log_host import fatal, hosted, manager_on
 from tests.support.logs import TOPIC_ID, batch
-from tests.support.memory_disk import ManualClock, MemoryDisk
+from tests.support.memory_disk import MemoryDisk
 
 T0 = TopicPartition("t", 0)
 POINTS = "recovery-point-offset-checkpoint"
-
-
-def fatal(error: BaseException) -> None:
-    raise error
 
 
 class SlowDisk(MemoryDisk):
@@ -54,21 +49,6 @@ class SlowDisk(MemoryDisk):
             self.is_done.set()
             await self.go_on.wait()
         return result
-
-
-async def manager_on(disk: MemoryDisk) -> LogManager:
-    manager = hosted(
-        LogManager(
-            BrokerConfig(log_dirs=("/d1",)),
-            disk,
-            ManualClock(),
-            supervisor=Supervisor(fatal),
-            own_time=OwnTime(RealClock()),
-        ),
-        on_dir_failed=lambda directory, error: fatal(error),
-    )
-    await manager.opening.start("cluster", 1, {})
-    return manager
 
 
 def saved(disk: MemoryDisk) -> dict[TopicPartition, int]:

@@ -13,7 +13,7 @@ from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_re
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 from tests.support.compaction import SETTINGS, clean, fill, keyed, state
-from tests.support.log_host import host_of, hosted
+from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import TOPIC_ID, TP, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -193,9 +193,6 @@ async def test_small_neighbours_become_one_segment() -> None:
 
 async def test_the_manager_cleans_what_is_due_and_remembers_how_far() -> None:
     disk, clock = MemoryDisk(), ManualClock()
-
-    def fatal(error: BaseException) -> None:
-        raise error
 
     manager = hosted(
         LogManager(BrokerConfig(log_dirs=("/d",)), disk, clock, supervisor=Supervisor(fatal)),

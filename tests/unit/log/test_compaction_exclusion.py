@@ -25,7 +25,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicId
 from kafkalite.record.builder import RecordBatchBuilder
 from tests.support.committed import committed_state
-from tests.support.log_host import host_of, hosted
+from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import TOPIC_ID, TP, config
 
 SETTINGS: dict[str, Any] = {
@@ -64,9 +64,6 @@ class Case:
         self.root = root
         self.disk = HeldDisk(at)
         self.lost: list[str] = []
-
-        def fatal(error: BaseException) -> None:
-            raise error
 
         self.supervisor = Supervisor(fatal)
         self.dirs = (str(root / "d1"), str(root / "d2"))

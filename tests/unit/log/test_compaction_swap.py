@@ -20,7 +20,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
 from kafkalite.testing.simulation.plants import PLANTS
 from tests.support.compaction import SETTINGS, clean, fill, keyed, state
-from tests.support.log_host import host_of, hosted
+from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
@@ -227,9 +227,6 @@ class Refusing(MemoryDisk):
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM])
 async def test_a_compaction_that_finds_no_room_leaves_the_log_in_service(code: int) -> None:
     disk, lost = Refusing(), []
-
-    def fatal(error: BaseException) -> None:
-        raise error
 
     manager = hosted(
         LogManager(BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal)),

@@ -13,7 +13,7 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
-from tests.support.log_host import hosted
+from tests.support.log_host import fatal, hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, make_log, reopen, values
 from tests.support.memory_disk import Inode, ManualClock, MemoryDisk
 
@@ -104,9 +104,6 @@ async def test_retention_goes_on() -> None:
     """It ended the node: no timestamp can be found in a segment whose time index is gone, too."""
     disk, clock = MemoryDisk(), ManualClock()
     disk.modified = clock.wall_ms()
-
-    def fatal(error: BaseException) -> None:
-        raise error
 
     manager = hosted(LogManager(BrokerConfig(log_dirs=("/d",)), disk, clock, supervisor=Supervisor(fatal)))
     await manager.opening.start("c", 1, {})

@@ -19,7 +19,7 @@ from kafkalite.log import opening
 from kafkalite.log.failures import MAX_FAILURES_PER_HOUR, FailureBudget, FaultScope, fault_scope, probe
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
-from tests.support.log_host import hosted
+from tests.support.log_host import fatal, hosted
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -41,9 +41,6 @@ class Host:
         self.judged = asyncio.Event()
 
     async def manager(self, **settings: int) -> LogManager:
-        def fatal(error: BaseException) -> None:
-            raise error
-
         manager = hosted(
             LogManager(
                 BrokerConfig(log_dirs=self.dirs, **settings),  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, StartupRefused, StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicId, TopicPartition
-from tests.support.log_host import host_of, hosted
+from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -25,9 +25,6 @@ class Host:
         self.failed: list[str] = []
 
     async def manager(self, cluster_id: str = "cluster", broker_id: int = 1, **topics: dict[str, str]) -> LogManager:
-        def fatal(error: BaseException) -> None:
-            raise error
-
         manager = hosted(
             LogManager(
                 BrokerConfig(log_dirs=self.dirs, stray_delete_delay_ms=5000),

@@ -4,39 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.own_time import OwnTime
-from kafkalite.env.real import RealClock
-from kafkalite.env.supervisor import Supervisor
+from kafkalite.config import TopicConfig
 from kafkalite.log import checkpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicId, TopicPartition
-from tests.support.log_host import hosted
+from tests.support.log_host import manager_on
 from tests.support.logs import TOPIC_ID, batch
-from tests.support.memory_disk import ManualClock, MemoryDisk
+from tests.support.memory_disk import MemoryDisk
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OTHER_ID = TopicId("BBBBBBBBBBBBBBBBBBBBBQ")
-
-
-def fatal(error: BaseException) -> None:
-    raise error
-
-
-async def manager_on(disk: MemoryDisk) -> LogManager:
-    manager = hosted(
-        LogManager(
-            BrokerConfig(log_dirs=("/d1",)),
-            disk,
-            ManualClock(),
-            supervisor=Supervisor(fatal),
-            own_time=OwnTime(RealClock()),
-        ),
-        on_dir_failed=lambda directory, error: fatal(error),
-    )
-    await manager.opening.start("cluster", 1, {})
-    return manager
 
 
 async def after_a_crash(disk: MemoryDisk) -> LogManager:

@@ -18,7 +18,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
-from tests.support.log_host import host_of, hosted
+from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import TOPIC_ID, batch
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
@@ -48,10 +48,6 @@ class YieldingDisk(MemoryDisk):
         await asyncio.sleep(0)
         self._check(at)
         return function()
-
-
-def fatal(error: BaseException) -> None:
-    raise error
 
 
 async def flush(manager: LogManager) -> None:

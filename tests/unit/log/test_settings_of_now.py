@@ -18,7 +18,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 from tests.support.committed import committed_state
-from tests.support.log_host import host_of, hosted
+from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -197,9 +197,6 @@ async def test_a_policy_that_goes_to_and_fro_loses_nothing() -> None:
 async def test_what_is_cut_and_written_again_is_compacted_again() -> None:
     """How far compaction was is lowered with the log's end, on the disk too, before anything is written above it."""
     disk = MemoryDisk()
-
-    def fatal(error: BaseException) -> None:
-        raise error
 
     async def started() -> LogManager:
         manager = hosted(

@@ -19,7 +19,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.transaction_index import TransactionIndex, save_from, shorten
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import end_transaction_marker
-from tests.support.log_host import hosted
+from tests.support.log_host import fatal, hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
@@ -92,9 +92,6 @@ async def test_a_segment_that_rolls_where_the_last_flush_ended(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_clean_stop_and_then_a_loss_of_power(seed: int) -> None:
     disk = MemoryDisk()
-
-    def fatal(error: BaseException) -> None:
-        raise error
 
     def manager() -> LogManager:
         return hosted(
