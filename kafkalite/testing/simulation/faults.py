@@ -31,6 +31,9 @@ _SLOW = Link(
 #: One way, between a node and ZooKeeper; well below every session timeout that is drawn.
 _SLOW_ZK_S = (0.05, 0.4)
 
+#: What a clock is wrong by, in turn. Less than the hour by which producers' clocks may be ahead of a broker's.
+_CLOCK_MS = (1_500_000, -1_500_000, 90_000, -90_000)
+
 #: How often an operator repeats a request that is not answered.
 _OPERATOR_PATIENCE = 60
 
@@ -232,6 +235,10 @@ class FaultInjector:
             return self._block(pairs)
         if kind is FaultKind.SLOW:
             return self._slow(name, others)
+        if kind is FaultKind.CLOCK:
+            clock, by_ms = world.host(name).clock, _CLOCK_MS[self.applied % len(_CLOCK_MS)]
+            clock.jump(by_ms)
+            return partial(clock.jump, -by_ms)
         return self._apply_zookeeper(kind, name)
 
     def _apply_zookeeper(self, kind: FaultKind, name: str) -> Undo:

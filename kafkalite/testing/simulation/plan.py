@@ -24,6 +24,7 @@ class FaultKind(Enum):
     OVERTAKEN = (
         "overtaken"  # as PARTITION; what was sent before arrives seconds after what is sent over new connections
     )
+    CLOCK = "clock"  # its wall clock is minutes ahead or behind
     SLOW = "slow"  # its links are slow
     ZK_BLOCK = "zk_block"  # cut off from ZooKeeper only
     ZK_SLOW = "zk_slow"  # its messages to and from ZooKeeper are slow, its session lives on
@@ -261,6 +262,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
     if only is not None and FaultKind.HANG not in only:
         hangs = ()
     overtaken = _draw_overtaken(seed, nodes, fault_time_s, session_ms / 1000, only)
+    clocks = _draw_clocks(seed, nodes, fault_time_s, only)
     patience_ms = more.choice((600_000, 600_000, 600_000, 4_000))
     if more.random() < 0.25:
         topics[LONE] = 1
@@ -294,7 +296,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         move_limits=choice.choice(((0, 0, 0), (1, 1, 1), (1, 2, 1), (2, 3, 0)))
         if orders and not is_drained
         else (0, 0, 0),
-        faults=tuple(sorted((*faults, *extra, *hangs, *overtaken), key=lambda fault: fault.at_s)),
+        faults=tuple(sorted((*faults, *extra, *hangs, *overtaken, *clocks), key=lambda fault: fault.at_s)),
         keyed=keyed,
         transactions=transactions,
         late_batches=only is None or FaultKind.LATE_BATCH in only,
@@ -338,6 +340,22 @@ def _draw_overtaken(
             FaultKind.OVERTAKEN,
             source.choice(["leader", "controller", *(f"node{number}" for number in range(1, nodes + 1))]),
             round(session_s * source.choice((0.7, 1.5, 2.5)), 3),
+        )
+        for _ in range(count)
+    )
+
+
+def _draw_clocks(seed: int, nodes: int, time_s: float, only: frozenset[FaultKind] | None) -> tuple[Fault, ...]:
+    source = random.Random(f"{seed}/clocks")
+    count = source.choice((0, 0, 0, 1, 2)) if only is None else 4 * (FaultKind.CLOCK in only)
+    return tuple(
+        Fault(
+            round(source.uniform(1.0, time_s), 3),
+            FaultKind.CLOCK,
+            source.choice(
+                ["leader", "controller", "coordinator", *(f"node{number}" for number in range(1, nodes + 1))]
+            ),
+            round(source.uniform(0.5, time_s), 3),
         )
         for _ in range(count)
     )
