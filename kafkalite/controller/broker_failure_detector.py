@@ -117,7 +117,7 @@ class BrokerFailureDetector:
         found: set[BrokerId] = set()
         tasks = {
             id_: self._supervisor.spawn(
-                f"controller.first_look[{id_}]", self._probe(registered[id_], found, insist=some_restarted)
+                f"controller.first_probe[{id_}]", self._probe(registered[id_], found, insist=some_restarted)
             )
             for id_ in sorted(registered)
             if id_ != self._own_id
