@@ -273,7 +273,7 @@ class Controller:
         )
 
     async def _report_loads(self, event_loop: ControllerEventLoop, reports: LoadReports) -> None:
-        while not event_loop.ready:  # noqa: ASYNC110 - a few moments at the beginning of a term
+        while not event_loop.ready:  # noqa: ASYNC110 - a few moments at the beginning of an elected epoch
             await asyncio.sleep(PAUSE_S)
         await reports.run()
 
@@ -289,7 +289,7 @@ class Controller:
         return self._local.hello("controller")
 
     def _present_state(self) -> ControllerState:
-        """Raises ApiError NOT_CONTROLLER: a request that describes the balance may outlive the term."""
+        """Raises ApiError NOT_CONTROLLER: a request that describes the balance may outlive the elected epoch."""
         if self._event_loop is None:
             raise _not_controller()
         return self._event_loop.state
@@ -337,7 +337,7 @@ class Controller:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                raise  # it is this request that was cancelled, not the term that ended
+                raise  # it is this request that was cancelled, not the elected epoch that ended
             return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)
 
     async def describe_balance(self, request: DescribeBalanceRequest) -> DescribeBalanceResponse:
