@@ -51,7 +51,7 @@ async def until_even(client: AsyncClient, members: set[int]) -> tuple[float, Des
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
-                found = await client.order(DescribeBalanceRequest(), DescribeBalanceResponse, timeout_s=10)
+                found = await client.request(DescribeBalanceRequest(), DescribeBalanceResponse, timeout_s=10)
             except KafkaliteError:
                 await asyncio.sleep(0.5)
                 continue

@@ -220,7 +220,7 @@ async def order(client: AsyncClient, limits: tuple[int, int, int]) -> None:
         is_atomic=True,
         limits=limits,
     )
-    answer = await client.order(request, AlterReassignmentsResponse)
+    answer = await client.request(request, AlterReassignmentsResponse)
     assert not answer.error and not any(each.error for each in answer.partitions), answer
 
 

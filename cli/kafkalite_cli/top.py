@@ -100,9 +100,9 @@ def top(
         run_async(_until_sigterm(_live(request, limit, bootstrap, timeout_s, interval)))
 
 
-async def look(client: AsyncClient, request: StatusRequest, timeout_s: float) -> StatusResponse:
+async def read_status(client: AsyncClient, request: StatusRequest, timeout_s: float) -> StatusResponse:
     """Ask any node. Raises ApiError, RpcError."""
-    answer = await client.order(request, StatusResponse, timeout_s=timeout_s)
+    answer = await client.request(request, StatusResponse, timeout_s=timeout_s)
     if answer.error:
         code = error_code(answer.error)
         raise api_error(code, answer.message or code.name)
@@ -111,7 +111,7 @@ async def look(client: AsyncClient, request: StatusRequest, timeout_s: float) ->
 
 async def _once(request: StatusRequest, bootstrap: str, timeout_s: float, out: Output) -> None:
     async with connect(bootstrap, timeout_s) as client:
-        answer = await look(client, request, timeout_s)
+        answer = await read_status(client, request, timeout_s)
     if out.as_json:
         out.value(status_value(answer), "")
         return
@@ -301,7 +301,7 @@ async def _live(request: StatusRequest, limit: int | None, bootstrap: str, timeo
                 rows = limit if limit is not None else max(_MIN_ROWS, console.height - _used(answer))
                 request = dataclasses.replace(request, limit=max(rows, 1))
                 try:
-                    answer, error = await look(client, request, timeout_s), ""
+                    answer, error = await read_status(client, request, timeout_s), ""
                 except KafkaliteError as failure:
                     if answer is None:
                         raise

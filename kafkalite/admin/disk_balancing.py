@@ -18,7 +18,7 @@ _log = get_logger(__name__)
 #: Replicas on their way at once. More would not be faster: the disks are the limit.
 MAX_MOVES = 2
 #: A shorter balancer.interval.ms counts after this time at the latest.
-_LOOK_S = 60.0
+_CHECK_S = 60.0
 
 
 class DiskBalancing:
@@ -36,15 +36,15 @@ class DiskBalancing:
         self._history = history
 
     async def run(self) -> None:
-        """Look at every interval, for ever."""
+        """Check at every interval, for ever."""
         while True:
             waited_s = 0.0
             while (left_s := self._config().balancer_interval_ms / 1000 - waited_s) > 0:
-                await asyncio.sleep(min(left_s, _LOOK_S))
-                waited_s += _LOOK_S
-            self.look()
+                await asyncio.sleep(min(left_s, _CHECK_S))
+                waited_s += _CHECK_S
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Begin moves if the disks are uneven and nothing is on its way between them."""
         config = self._config()
         if config.balancer_mode != "on" or len(config.log_dirs) < 2 or any(True for _ in self._logs.moves.under_way()):

@@ -8,6 +8,8 @@ from kafkalite.admin.disk_healing import ReplicaSelfHealing
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.disks import (
+    AlterStrayRequest,
+    AlterStrayResponse,
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskDescription,
@@ -18,8 +20,6 @@ from kafkalite.extension.messages.disks import (
     MoveReplicasRequest,
     MoveReplicasResponse,
     StrayDescription,
-    StrayOrderRequest,
-    StrayOrderResponse,
 )
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_manager import LogManager
@@ -122,29 +122,29 @@ class LogDirAdmin:
         self._care.disk_is_back()
         return found
 
-    async def stray_order(self, request: StrayOrderRequest) -> StrayOrderResponse:
+    async def alter_stray(self, request: AlterStrayRequest) -> AlterStrayResponse:
         """Remove a directory that was set aside, or let it be the log of an offline replica again."""
         stray = next((each for each in self._logs.removals.strays() if each.path == request.path), None)
         if stray is None:
-            return StrayOrderResponse(ErrorCode.INVALID_REQUEST, f"{request.path} was not set aside by this node")
+            return AlterStrayResponse(ErrorCode.INVALID_REQUEST, f"{request.path} was not set aside by this node")
         if request.action == "remove":
             self._logs.removals.remove_stray(stray)
-            return StrayOrderResponse(ErrorCode.NONE)
+            return AlterStrayResponse(ErrorCode.NONE)
         if request.action != "restore":
-            return StrayOrderResponse(ErrorCode.INVALID_REQUEST, f"{request.action!r}: neither remove nor restore")
+            return AlterStrayResponse(ErrorCode.INVALID_REQUEST, f"{request.action!r}: neither remove nor restore")
         partition = self._replicas.replica_of(stray)
         if partition is None:
             text = f"this node has no replica of {request.path} belonged"
-            return StrayOrderResponse(ErrorCode.REPLICA_NOT_AVAILABLE, text)
+            return AlterStrayResponse(ErrorCode.REPLICA_NOT_AVAILABLE, text)
         refusal = self._replicas.offline_replicas.restore_refusal(partition)
         if refusal:
-            return StrayOrderResponse(ErrorCode.INVALID_REQUEST, refusal)
+            return AlterStrayResponse(ErrorCode.INVALID_REQUEST, refusal)
         try:
             await self._logs.failures.restore(stray, partition.topic_partition, partition.config)
         except ApiError as error:
-            return StrayOrderResponse(error.code, str(error))
+            return AlterStrayResponse(error.code, str(error))
         self._care.schedule()
-        return StrayOrderResponse(ErrorCode.NONE)
+        return AlterStrayResponse(ErrorCode.NONE)
 
     async def move(self, request: MoveReplicasRequest) -> MoveReplicasResponse:
         """Begin to move replicas between disks; see kafkalite.log.moving."""

@@ -128,7 +128,7 @@ class AsyncClient(ClusterRequests):
         """
         return await self.run(self.routing.describe_topics(topics, timeout_s))
 
-    async def order(self, request: Message, answer: type[M], *, timeout_s: float = 30.0) -> M:
+    async def request(self, request: Message, answer: type[M], *, timeout_s: float = 30.0) -> M:
         """Send a request that does no harm twice to any node, and return its answer, which may be a refusal."""
         return of_kind(await self.call_controller(request, timeout_s=timeout_s), answer)
 

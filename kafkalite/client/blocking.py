@@ -297,7 +297,7 @@ class BlockingClient:
         """A leader's response, or the error; given up as soon as another node leads one of its keys: its process may have
         been stopped."""
 
-        def look() -> None:
+        def check_leaders() -> None:
             if not self._endpoints():
                 return
             left_s = max(0.001, min(until - time.monotonic(), PROBE_TIMEOUT_S))
@@ -315,7 +315,7 @@ class BlockingClient:
             if not asked.keys:
                 return connection.receive(asked.request, number, until)
             wait_s += PROBE_AFTER_S
-            return connection.receive(asked.request, number, until, wait_s=wait_s, on_silence=look)
+            return connection.receive(asked.request, number, until, wait_s=wait_s, on_silence=check_leaders)
         except (RpcError, ApiError) as error:
             return error
         finally:

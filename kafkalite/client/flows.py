@@ -14,7 +14,7 @@ from kafkalite.client import messages
 from kafkalite.client.effects import Flow, LeaderRequest, ToAny
 from kafkalite.client.exchange import Request
 from kafkalite.client.results import Metadata
-from kafkalite.client.retry import Verdict, produce_verdict
+from kafkalite.client.retry import ProduceOutcome, produce_outcome
 from kafkalite.client.routing import Outcome, Router
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code, is_retriable
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
@@ -172,11 +172,11 @@ class Flows(Router):
                 key = TopicPartition(each.topic, each.partition)
                 done[key] = each
                 code = error_code(each.error)
-                delivered = produce_verdict(code, idempotent=False) is Verdict.DELIVERED
+                delivered = produce_outcome(code, idempotent=False) is ProduceOutcome.DELIVERED
                 yield key, ErrorCode.NONE if delivered else code, each.message
 
         def is_passing(code: ErrorCode) -> bool:
-            return produce_verdict(code, idempotent=False) is not Verdict.FAILED
+            return produce_outcome(code, idempotent=False) is not ProduceOutcome.FAILED
 
         yield from self.ask_leaders(batches.keys(), request_of, take, self._now() + timeout_s, is_passing=is_passing)
         return done

@@ -22,7 +22,7 @@ from typing import Any
 
 from kafkalite.client.batching import ProducerBatch, record_bound
 from kafkalite.client.producer_settings import ProducerSettings
-from kafkalite.client.retry import Backoff, Verdict, fate_after, produce_verdict
+from kafkalite.client.retry import Backoff, ProduceOutcome, fate_after, produce_outcome
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, RecordFate, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
@@ -295,10 +295,10 @@ class ProducerCore:
         partition = self._partitions[batch.topic_partition]
         if batch not in partition.in_flight and batch not in partition.queue:
             return None, False
-        verdict = produce_verdict(code, idempotent=self.settings.idempotent)
-        if verdict is not Verdict.DELIVERED:
+        outcome = produce_outcome(code, idempotent=self.settings.idempotent)
+        if outcome is not ProduceOutcome.DELIVERED:
             batch.fate = fate_after(batch.fate, code)
-        if verdict is Verdict.DELIVERED:
+        if outcome is ProduceOutcome.DELIVERED:
             # Also of an attempt that was given up: what is committed is committed.
             self._finish(partition, batch)
             return Completion(batch, None, base_offset, log_append_time_ms), False
@@ -307,13 +307,13 @@ class ProducerCore:
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             self._split(partition, batch)
             return None, False
-        if verdict is Verdict.FAILED:
+        if outcome is ProduceOutcome.FAILED:
             self._finish(partition, batch)
             return Completion(batch, _failure(batch, code, f"{batch.topic_partition}: {message or code.name}")), False
-        if verdict is Verdict.SEQUENCE_GAP and self._oldest(partition) is batch:
+        if outcome is ProduceOutcome.SEQUENCE_GAP and self._oldest(partition) is batch:
             partition.needs_new_epoch = True
         completion = self._retry(partition, batch, code, message or code.name, now)
-        return completion, verdict is Verdict.RETRY_ELSEWHERE
+        return completion, outcome is ProduceOutcome.RETRY_ELSEWHERE
 
     def on_lost(
         self, batch: ProducerBatch, attempt: int, reason: str, now: float, *, was_sent: bool

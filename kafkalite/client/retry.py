@@ -13,7 +13,7 @@ class BootstrapFailed(KafkaliteError):
     or what listens does not speak Kafka's protocol with us. No RpcError: it is not tried again."""
 
 
-class Verdict(Enum):
+class ProduceOutcome(Enum):
     """What a producer does with a batch after an answer."""
 
     DELIVERED = "delivered"
@@ -51,18 +51,18 @@ def wants_metadata(code: ErrorCode) -> bool:
     return code in _ELSEWHERE
 
 
-def produce_verdict(code: ErrorCode, *, idempotent: bool) -> Verdict:
+def produce_outcome(code: ErrorCode, *, idempotent: bool) -> ProduceOutcome:
     """What a partition's answer to a produce means.
 
     Source: Kafka 3.7 Sender.completeBatch, TransactionManager.canRetry (producers without transactions).
     """
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-        return Verdict.DELIVERED
+        return ProduceOutcome.DELIVERED
     if idempotent and code in _GAPS:
-        return Verdict.SEQUENCE_GAP
+        return ProduceOutcome.SEQUENCE_GAP
     if code in _ELSEWHERE:
-        return Verdict.RETRY_ELSEWHERE
-    return Verdict.RETRY if is_retriable(code) else Verdict.FAILED
+        return ProduceOutcome.RETRY_ELSEWHERE
+    return ProduceOutcome.RETRY if is_retriable(code) else ProduceOutcome.FAILED
 
 
 #: Retriable errors after which the records of this attempt are certainly not in the log. Not NOT_LEADER_OR_FOLLOWER: a leader that has

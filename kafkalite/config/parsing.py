@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kafkalite.config.keys import MAX
 from kafkalite.errors import ConfigError
+
+#: (key, the field's metadata, value) -> value of the field's type.
+_Parser = Callable[[str, Mapping[str, Any], Any], Any]
 
 _REPLICAS = re.compile(r"|\*|\d{1,9}:\d{1,9}(,\d{1,9}:\d{1,9})*")
 
@@ -48,43 +52,65 @@ _KINDS: dict[Any, str] = {bool: "true or false", int: "an integer", float: "a nu
 
 def parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any:
     """One value, from TOML or text, as `kind`. Raises ConfigError."""
-    meta, given = spec.metadata, value
+    meta = spec.metadata
     try:
-        if kind is bool:
-            if isinstance(value, str):
-                value = {"true": True, "false": False}[value.strip().lower()]
-            if not isinstance(value, bool):
-                raise ValueError
-            if meta["is_only"] is not None and value is not meta["is_only"]:
-                raise ConfigError(f"{key}: only {str(meta['is_only']).lower()} is supported")
-        elif kind in (int, float):
-            value = number_of(kind, value)
-            low, high = meta["low"], meta["high"]
-            if abs(value) > MAX:  # of 64 bits, as clients read them
-                low, high = -MAX if low is None else low, MAX if high is None else high
-            if key == "kafka.port" and value == -1:
-                raise ConfigError("kafka.port: -1 (no listener) is not taken any more: clients have no other listener")
-            if (low is not None and value < low) or (high is not None and value > high):
-                raise ConfigError(f"{key}: {value} is not {_range_text(low, high)}")
-            if value == meta["without"]:
-                raise ConfigError(f"{key}: {value} is not supported: {meta['doc']}")
-        elif kind is str:
-            if not isinstance(value, str):
-                raise ValueError
-            if meta["is_set"]:
-                value = ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
-            if meta["is_list_of_replicas"] and not _REPLICAS.fullmatch(value := value.replace(" ", "")):
-                raise ConfigError(f"{key}: {given!r} is neither * nor PARTITION:BROKER,PARTITION:BROKER")
-            if meta["choices"] and value not in meta["choices"]:
-                raise ConfigError(f"{key}: {value!r} is not one of {', '.join(meta['choices'])}")
-        else:
-            value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
-            if not value or not all(isinstance(part, str) and part for part in value):
-                raise ValueError
+        parser: _Parser = _PARSERS.get(kind, _names)
+        return parser(key, meta, value)
     except (KeyError, TypeError, ValueError, OverflowError):
-        shown = "the value" if meta["secret"] else repr(given)
+        shown = "the value" if meta["secret"] else repr(value)
         raise ConfigError(f"{key}: {shown} is not {_KINDS.get(kind, 'a list of names')}") from None
+
+
+def _boolean(key: str, meta: Mapping[str, Any], value: Any) -> bool:
+    if isinstance(value, str):
+        value = {"true": True, "false": False}[value.strip().lower()]
+    if not isinstance(value, bool):
+        raise ValueError
+    if meta["is_only"] is not None and value is not meta["is_only"]:
+        raise ConfigError(f"{key}: only {str(meta['is_only']).lower()} is supported")
     return value
+
+
+def _number(kind: type[int] | type[float], key: str, meta: Mapping[str, Any], value: Any) -> int | float:
+    number = number_of(kind, value)
+    low, high = meta["low"], meta["high"]
+    if abs(number) > MAX:  # of 64 bits, as clients read them
+        low, high = -MAX if low is None else low, MAX if high is None else high
+    if key == "kafka.port" and number == -1:
+        raise ConfigError("kafka.port: -1 (no listener) is not taken any more: clients have no other listener")
+    if (low is not None and number < low) or (high is not None and number > high):
+        raise ConfigError(f"{key}: {number} is not {_range_text(low, high)}")
+    if number == meta["without"]:
+        raise ConfigError(f"{key}: {number} is not supported: {meta['doc']}")
+    return number
+
+
+def _text(key: str, meta: Mapping[str, Any], given: Any) -> str:
+    if not isinstance(given, str):
+        raise ValueError
+    value = given
+    if meta["is_set"]:
+        value = ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
+    if meta["is_list_of_replicas"] and not _REPLICAS.fullmatch(value := value.replace(" ", "")):
+        raise ConfigError(f"{key}: {given!r} is neither * nor PARTITION:BROKER,PARTITION:BROKER")
+    if meta["choices"] and value not in meta["choices"]:
+        raise ConfigError(f"{key}: {value!r} is not one of {', '.join(meta['choices'])}")
+    return value
+
+
+def _names(key: str, meta: Mapping[str, Any], value: Any) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
+    if not names or not all(isinstance(part, str) and part for part in names):
+        raise ValueError
+    return names
+
+
+_PARSERS: dict[Any, _Parser] = {
+    bool: _boolean,
+    int: partial(_number, int),
+    float: partial(_number, float),
+    str: _text,
+}
 
 
 def number_of(kind: type[int] | type[float], value: Any) -> int | float:

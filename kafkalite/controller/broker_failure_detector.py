@@ -48,7 +48,7 @@ CALM_ANSWERS = 10
 CALM_ANSWER_S = 0.1
 #: A broker that has just registered may not know its epoch yet: delay before it is asked again.
 AGAIN_S = 0.03
-#: How long a broker's host has, when a term begins, to say that nobody listens there.
+#: How long a broker's host has, when an elected epoch begins, to say that nobody listens there.
 REFUSAL_S = 0.1
 #: After a heartbeat without a response the next one follows soon (seconds).
 _SOON_S = 0.05
@@ -117,7 +117,7 @@ class BrokerFailureDetector:
         found: set[BrokerId] = set()
         tasks = {
             id_: self._supervisor.spawn(
-                f"controller.first_look[{id_}]", self._probe(registered[id_], found, insist=some_restarted)
+                f"controller.first_probe[{id_}]", self._probe(registered[id_], found, insist=some_restarted)
             )
             for id_ in sorted(registered)
             if id_ != self._own_id
@@ -178,7 +178,7 @@ class BrokerFailureDetector:
             watched.calm_answers = 0
 
     def close(self) -> None:
-        """The term is over."""
+        """The elected epoch is over."""
         for id_ in sorted(self._watched):
             self._drop(id_)
 

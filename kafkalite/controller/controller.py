@@ -221,14 +221,14 @@ class Controller:
         )
         self._event_loop, self._reports = event_loop, reports
         watcher = self._supervisor.spawn(
-            "controller.incumbency", self._watch_incumbency(candidate, event_loop), Policy.FATAL
+            "controller.resignation", self._resign_when_replaced(candidate, event_loop), Policy.FATAL
         )
-        looking = self._supervisor.spawn("controller.balancer", self._look_at_balance(event_loop, reports))
+        reporting = self._supervisor.spawn("controller.balancer", self._report_loads(event_loop, reports))
         try:
             await event_loop.run()
         finally:
             self._event_loop = self._reports = None
-            looking.cancel()
+            reporting.cancel()
             self._since.clear()
             event_loop.close()
             watcher.cancel()
@@ -272,12 +272,12 @@ class Controller:
             config.balancer_broker_timeout_ms / 1000,
         )
 
-    async def _look_at_balance(self, event_loop: ControllerEventLoop, reports: LoadReports) -> None:
-        while not event_loop.ready:  # noqa: ASYNC110 - a few moments at the beginning of a term
+    async def _report_loads(self, event_loop: ControllerEventLoop, reports: LoadReports) -> None:
+        while not event_loop.ready:  # noqa: ASYNC110 - a few moments at the beginning of an elected epoch
             await asyncio.sleep(PAUSE_S)
         await reports.run()
 
-    async def _watch_incumbency(self, candidate: ControllerElection, event_loop: ControllerEventLoop) -> None:
+    async def _resign_when_replaced(self, candidate: ControllerElection, event_loop: ControllerEventLoop) -> None:
         """Resign when this node is not the controller any more, for any reason."""
         try:
             await candidate.wait_until_lost()
@@ -289,7 +289,7 @@ class Controller:
         return self._local.hello("controller")
 
     def _present_state(self) -> ControllerState:
-        """Raises ApiError NOT_CONTROLLER: a request that describes the balance may outlive the term."""
+        """Raises ApiError NOT_CONTROLLER: a request that describes the balance may outlive the elected epoch."""
         if self._event_loop is None:
             raise _not_controller()
         return self._event_loop.state
@@ -337,7 +337,7 @@ class Controller:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                raise  # it is this request that was cancelled, not the term that ended
+                raise  # it is this request that was cancelled, not the elected epoch that ended
             return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)
 
     async def describe_balance(self, request: DescribeBalanceRequest) -> DescribeBalanceResponse:

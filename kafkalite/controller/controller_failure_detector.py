@@ -178,7 +178,7 @@ class ControllerFailureDetector:
         return self._timeout_s * self._factor
 
     async def _remove(self, controller_id: BrokerId, endpoint: Endpoint, reason: str) -> None:
-        """Remove /controller if it is still that controller's, in the same term, at the address that was asked."""
+        """Remove /controller if it is still that controller's, in the same elected epoch, at the address that was asked."""
         zk = self._session.current
         if zk is None or zk.state is not SessionState.CONNECTED or not self._session.usable():
             return  # we are more likely the partitioned side

@@ -163,7 +163,7 @@ class ControllerEventLoop:
         self.inbox.arrived.set()
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ControlledShutdownResponse:
-        """Ask, and wait for the answer. Cancelled when the term ends."""
+        """Ask, and wait for the answer. Cancelled when the elected epoch ends."""
         self._next_token += 1
         token = self._next_token
         future: asyncio.Future[ControlledShutdownResponse] = asyncio.get_running_loop().create_future()
@@ -188,7 +188,7 @@ class ControllerEventLoop:
                 await announced.wait()
 
     def close(self) -> None:
-        """The term is over: nothing waits for us any more."""
+        """The elected epoch is over: nothing waits for us any more."""
         self.failure_detector.close()
         self.channels.close_all()
         self._notices.close()

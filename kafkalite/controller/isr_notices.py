@@ -65,7 +65,7 @@ class IsrNotices:
             _answer(waiting, error)
 
     def close(self) -> None:
-        """The term is over: the notices are for the next controller."""
+        """The elected epoch is over: the notices are for the next controller."""
         waiting, self._answers = self._answers, []
         _answer(waiting, ErrorCode.NOT_CONTROLLER)
 

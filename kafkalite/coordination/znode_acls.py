@@ -153,7 +153,7 @@ async def examine(zookeeper: ZnodeAcls, limit: int) -> AclReport:
     findings = _Findings(zookeeper.identities)
     async for batch in _batches(zookeeper, findings):
         allowed = batch[: limit - findings.seen]
-        _look(findings, allowed, await zookeeper.acls(allowed))
+        _add_all(findings, allowed, await zookeeper.acls(allowed))
         if len(allowed) < len(batch):
             return findings.report(is_complete=False)
     return findings.report(is_complete=True)
@@ -191,7 +191,7 @@ async def change(zookeeper: ZnodeAcls, *, is_open: bool) -> AclReport:
         before = await zookeeper.acls(batch)
         # Also of those that were not there: somebody may have made one since, as long as its parent was open.
         results = await zookeeper.set_acls(batch, is_open=is_open)
-        _look(findings, batch, before)
+        _add_all(findings, batch, before)
         for path, error in zip(batch, results, strict=True):
             if error is None:
                 findings.foreign.discard(path)
@@ -200,7 +200,7 @@ async def change(zookeeper: ZnodeAcls, *, is_open: bool) -> AclReport:
     return findings.report(is_complete=True)
 
 
-def _look(
+def _add_all(
     findings: _Findings, batch: Sequence[str], found: Sequence[tuple[ZnodeAclEntry, ...] | CoordinatorError]
 ) -> None:
     for path, entries in zip(batch, found, strict=True):

@@ -16,14 +16,14 @@ from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
 from kafkalite.extension.messages.disks import (
+    AlterStrayRequest,
+    AlterStrayResponse,
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskOnlineRequest,
     DiskOnlineResponse,
     MoveReplicasRequest,
     MoveReplicasResponse,
-    StrayOrderRequest,
-    StrayOrderResponse,
 )
 from kafkalite.extension.messages.open_transactions import (
     AbortTransactionRequest,
@@ -204,7 +204,7 @@ _ROWS = (
     ExtensionApi(DescribeDisksRequest, DescribeDisksResponse, _DESCRIBE_CLUSTER, AnsweredBy.EACH),
     ExtensionApi(DiskOnlineRequest, DiskOnlineResponse, _ALTER_CLUSTER, AnsweredBy.EACH),
     ExtensionApi(MoveReplicasRequest, MoveReplicasResponse, _ALTER_CLUSTER, AnsweredBy.EACH),
-    ExtensionApi(StrayOrderRequest, StrayOrderResponse, _ALTER_CLUSTER, AnsweredBy.EACH),
+    ExtensionApi(AlterStrayRequest, AlterStrayResponse, _ALTER_CLUSTER, AnsweredBy.EACH),
     ExtensionApi(DescribeClusterRequest, DescribeClusterResponse, FREE),
     ExtensionApi(HealthRequest, HealthResponse, _DESCRIBE_CLUSTER, AnsweredBy.EACH),
     ExtensionApi(HistoryRequest, HistoryResponse, _DESCRIBE_CLUSTER, AnsweredBy.EACH),

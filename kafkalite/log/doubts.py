@@ -33,7 +33,7 @@ class UncertainEnds:
         self.lost_power = False
 
     def open(self, *, clean: bool, is_new: bool) -> None:
-        """Read the files of an earlier life."""
+        """Read the files of an earlier process."""
         self.logs = set()
         if self._disk.exists(self._path):
             try:

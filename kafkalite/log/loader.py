@@ -32,7 +32,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Half-done work of an earlier life: nothing refers to it.
+#: Half-done work of an earlier process: nothing refers to it.
 CLEANED, SWAP = ".cleaned", ".swap"
 _LEFTOVERS = (DELETED, CLEANED, ".tmp")
 #: Files that `load_apart` has open at a time.

@@ -222,7 +222,7 @@ class LogManager:
                 try:
                     await log_dir.unless_gone(log.close_cleanly())
                 except (StorageError, TimeoutError) as error:
-                    # Not marked clean, hence no time for a verdict: the next start recovers it.
+                    # Not marked clean, so there is no time to examine it: the next start recovers it.
                     self.failures.dir_failed(dir_error(log_dir, "flushing at the end", error))
 
         for worker in [

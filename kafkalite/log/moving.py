@@ -309,7 +309,7 @@ class DiskMoves:
         self._failures.log_failed(error)
 
     async def _open(self, move: LogDirMove) -> PartitionLog:
-        """The future log: what an earlier life has copied, or a new one. Raises StorageError, OSError."""
+        """The future log: what an earlier process has copied, or a new one. Raises StorageError, OSError."""
         source, tp = move.source, move.topic_partition
         config = source.config
         log_dir = self._pool.dirs.get(move.target)
@@ -380,11 +380,11 @@ class DiskMoves:
         """Have the source's next batches in the page cache. Raises StorageError, ApiError."""
         source = move.source
 
-        def look() -> None:
+        def read() -> None:
             if source.log_start_offset <= future.log_end_offset < source.log_end_offset and not source.is_closed:
                 source.read(future.log_end_offset, CHUNK_BYTES)
 
-        await self._cold.attempt(("move", move.topic_partition), source.directory, look)
+        await self._cold.attempt(("move", move.topic_partition), source.directory, read)
 
     def _copy_some(self, move: LogDirMove, future: PartitionLog, max_bytes: int = CHUNK_BYTES) -> int:
         """Follow the current log's cuts, then take its next batches; how many bytes. Raises StorageError, ApiError."""

@@ -395,7 +395,7 @@ class Opening:
         """Check failed logs again when they are due, in a task of its own (kafkalite.log.reopening)."""
         self._set_aside_replaced()
         if self._reopening.is_due():
-            self._supervisor.spawn("logs.look_again", self._reopen_failed(), Policy.ISOLATED)
+            self._supervisor.spawn("logs.reopen", self._reopen_failed(), Policy.ISOLATED)
 
     def _set_aside_replaced(self) -> None:
         """Failed logs whose partitions came back with another disk."""

@@ -73,7 +73,7 @@ class Placing:
             return online
         left = self._pool.offline_partitions.get(topic_partition)
         room = {log_dir.path: log_dir.free_bytes() // (log_dir.log_count + 1) for log_dir in online}
-        # One that is cordoned is better than none: whoever assigned the replica here had not heard of it.
+        # One that is cordoned is better than none: the controller assigned the replica here before it knew.
         return sorted(
             online, key=lambda one: (one.path in self._pool.cordoned, one.path == left, one.is_full, -room[one.path])
         )

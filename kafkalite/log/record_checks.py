@@ -46,7 +46,7 @@ CHEAP_CONTENT_BYTES = 256 * 1024
 CHEAP_REQUEST_BYTES = 1024 * 1024
 #: What a batch of one small piece counts for at least.
 _LEAST_CHARGE_BYTES = 1024
-#: What most batches are judged by: batch length, magic, attributes, base and max timestamp.
+#: The fields that decide about most batches: batch length, magic, attributes, base and max timestamp.
 _LOOK = struct.Struct(">8xi4xb4xh4xqq").unpack_from
 _CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 

@@ -12,10 +12,10 @@ from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest
 from kafkalite.extension.messages.disks import (
+    AlterStrayRequest,
     DescribeDisksRequest,
     DiskOnlineRequest,
     MoveReplicasRequest,
-    StrayOrderRequest,
 )
 from kafkalite.extension.messages.open_transactions import (
     OpenTransactionsRequest,
@@ -92,7 +92,7 @@ class NodeExtension:
             DescribeBrokerSettingsRequest: host.admin.configs.describe_broker,
             DescribeDisksRequest: host.admin.log_dirs.describe,
             DiskOnlineRequest: host.admin.log_dirs.online,
-            StrayOrderRequest: host.admin.log_dirs.stray_order,
+            AlterStrayRequest: host.admin.log_dirs.alter_stray,
             MoveReplicasRequest: host.admin.log_dirs.move,
             OpenTransactionsRequest: self._open_transactions,
             DescribeClusterRequest: self._describe_cluster,

@@ -35,7 +35,7 @@ class Fetched(Protocol):
 
 
 class LogClient(Protocol):
-    """The part of kafkalite.client.group_offsets.OffsetsClient that is used here. It follows leaders and retries."""
+    """The part of kafkalite.client.transactions.TransactionalClient that is used here. It follows leaders and retries."""
 
     def metadata(self, topics: Iterable[str] | None = None, /, *, allow_auto_create: bool = False) -> Metadata: ...
 
@@ -123,7 +123,7 @@ def shared(options: ClientOptions) -> LogClient:
 def connect(options: ClientOptions) -> LogClient:
     """A client of its own."""
     from kafkalite.client.blocking import BlockingClientConfig
-    from kafkalite.client.group_offsets import OffsetsClient
+    from kafkalite.client.transactions import TransactionalClient
 
     config = BlockingClientConfig(
         ",".join(options.bootstrap),
@@ -132,5 +132,5 @@ def connect(options: ClientOptions) -> LogClient:
         first_answer_ms=FIRST_ANSWER_MS,
         security=options.security,
     )
-    client: LogClient = OffsetsClient(config)
+    client: LogClient = TransactionalClient(config)
     return client

@@ -40,7 +40,7 @@ async def until_even(client: AsyncClient, members: set[int], holds: Callable[[Br
         async with asyncio.timeout(EVEN_S):
             while True:
                 try:
-                    found = await client.order(DescribeBalanceRequest(), DescribeBalanceResponse, timeout_s=10)
+                    found = await client.request(DescribeBalanceRequest(), DescribeBalanceResponse, timeout_s=10)
                 except KafkaliteError:
                     await asyncio.sleep(0.2)
                     continue

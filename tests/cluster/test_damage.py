@@ -70,7 +70,7 @@ async def test_damage_in_committed_records_heals(tmp_path: Path, reader: str) ->
                 assert await read_all(client) == list(range(COUNT))
             else:
                 order = AlterReassignmentsRequest((WantedReassignment("t", 0, replicas),))
-                assert (await client.order(order, AlterReassignmentsResponse)).error == 0
+                assert (await client.request(order, AlterReassignmentsResponse)).error == 0
             assert await in_sync(cluster, 3) != leader
             assert cluster.nodes[leader].replicas.offline_replicas.restarts == 1
             assert await read_all(client) == list(range(COUNT))

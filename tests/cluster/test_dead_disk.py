@@ -441,7 +441,7 @@ async def test_what_a_disk_brings_back_of_removed_partitions_is_set_aside(tmp_pa
             disk.rename(tmp_path / "pulled")
             await until(client, lambda each: "offline" in each)
             order = RemovePartitionsRequest(TOPIC, 3, drain=False, timeout_ms=10_000)
-            answer = await client.order(order, RemovePartitionsResponse)
+            answer = await client.request(order, RemovePartitionsResponse)
             assert answer.error == 0, answer
             async with asyncio.timeout(150):
                 while len((await client.metadata([TOPIC])).topics[0].partitions) != 3:

@@ -71,7 +71,7 @@ async def test_drained_by_consumption(tmp_path: Path) -> None:
             await commit(cluster, "quick", T2, 10)
             await commit(cluster, "slow", T2, 4)
             order = RemovePartitionsRequest("t", 1, drain=True, timeout_ms=20_000)
-            answer = await client.order(order, RemovePartitionsResponse)
+            answer = await client.request(order, RemovePartitionsResponse)
             assert (answer.error, answer.is_done) == (0, False), answer
             # t-1 could go; but the last ones go first, and t-2 is not read to its end by everybody.
             leader = next(

@@ -177,11 +177,11 @@ async def test_three_users_and_a_leader_that_dies(python_clients: Path, cluster:
     assert "AUTHORIZATION_FAILED" in await in_a_group(cluster, "mallory", code=1)
     # Nodes may look at each other; who may not describe the cluster may not look at them.
     async with native(cluster, "admin") as client:
-        status = await client.order(StatusRequest(), StatusResponse)
+        status = await client.request(StatusRequest(), StatusResponse)
         assert [(each.broker_id, each.error) for each in status.brokers] == [(1, ""), (2, ""), (3, "")]
     async with native(cluster, "mallory") as client:
         with pytest.raises(ApiError) as refused:
-            await client.order(StatusRequest(), StatusResponse)
+            await client.request(StatusRequest(), StatusResponse)
         assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     async with native(cluster, "mallory") as client:
         assert (await client.metadata()).topics == ()

@@ -50,7 +50,7 @@ async def balance_of(
     client: AsyncClient, timeout_s: float, *, moves: int = 0, refresh: bool = False
 ) -> DescribeBalanceResponse:
     """The balance as the controller sees it."""
-    return await client.order(DescribeBalanceRequest(moves, refresh), DescribeBalanceResponse, timeout_s=timeout_s)
+    return await client.request(DescribeBalanceRequest(moves, refresh), DescribeBalanceResponse, timeout_s=timeout_s)
 
 
 def broker_rows(brokers: tuple[BrokerBalance, ...]) -> list[tuple[object, ...]]:

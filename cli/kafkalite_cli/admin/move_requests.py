@@ -24,7 +24,7 @@ HOW_TO_RETURN = "the moves go on; `kafkalite admin reassign status --watch` show
 
 async def moves_in_progress(client: AsyncClient, timeout_s: float) -> tuple[Reassignment, ...]:
     """Raises ApiError, RpcError."""
-    answer = await client.order(ListReassignmentsRequest(), ListReassignmentsResponse, timeout_s=timeout_s)
+    answer = await client.request(ListReassignmentsRequest(), ListReassignmentsResponse, timeout_s=timeout_s)
     refuse(answer.error, answer.message)
     return answer.reassignments
 
@@ -54,7 +54,7 @@ async def request_moves(
         may_replace=may_replace,
         limits=limits,
     )
-    refuse_any(await client.order(request, AlterReassignmentsResponse, timeout_s=timeout_s + 5))
+    refuse_any(await client.request(request, AlterReassignmentsResponse, timeout_s=timeout_s + 5))
 
 
 async def cancel_moves(

@@ -128,7 +128,7 @@ def remove_partitions(
                 confirm(f"Remove {counted(found)} of {topic}?", yes=yes)
             request = RemovePartitionsRequest(topic, keep, drain, int(timeout_s * 1000), before=have)
             with _repeated_by(topic, "remove-partitions", keep):
-                answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
+                answer = await client.request(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
                 refuse(answer.error, f"{topic}: {answer.message}")
             reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
             names = ", ".join(f"{topic}-{number}" for number in answer.partitions)

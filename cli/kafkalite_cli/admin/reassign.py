@@ -79,7 +79,7 @@ def plan(
             sizes = await _sizes(client, timeout_s)
             closed = {
                 each.broker_id: each.broker_state
-                for each in (await client.order(StatusRequest(limit=0), StatusResponse, timeout_s=timeout_s)).brokers
+                for each in (await client.request(StatusRequest(limit=0), StatusResponse, timeout_s=timeout_s)).brokers
                 if each.broker_state != "active"
             }
         live = frozenset(racks)

@@ -8,10 +8,10 @@ import click
 
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.extension.messages.disks import (
+    AlterStrayRequest,
+    AlterStrayResponse,
     DescribeDisksResponse,
     StrayDescription,
-    StrayOrderRequest,
-    StrayOrderResponse,
 )
 from kafkalite.model import BrokerId
 from kafkalite_cli.admin.node_answers import answer_of, disks_of
@@ -102,8 +102,8 @@ def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, *, a
 def _order(path: str, broker: int, action: str, done: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            order = StrayOrderRequest(path, action)
-            answer = await answer_of(client, broker, order, StrayOrderResponse, timeout_s)
+            order = AlterStrayRequest(path, action)
+            answer = await answer_of(client, broker, order, AlterStrayResponse, timeout_s)
         refuse(answer.error, answer.message)
         Output(as_json).value({"broker_id": broker, "path": path, "action": action}, f"broker {broker}: {path} {done}")
 

@@ -112,7 +112,7 @@ async def describe_configs(client: AsyncClient, resource: ConfigResource, *, tim
         await client.metadata((), timeout_s=timeout_s)
         if resource.broker_id not in client.view.brokers:
             asked = DescribeBrokerSettingsRequest(resource.broker_id)
-            found = await client.order(asked, DescribeBrokerSettingsResponse, timeout_s=timeout_s)
+            found = await client.request(asked, DescribeBrokerSettingsResponse, timeout_s=timeout_s)
             refuse(found.error, found.message)
             return Settings(found.settings or {}, {})
         answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)

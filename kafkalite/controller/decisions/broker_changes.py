@@ -38,7 +38,7 @@ from kafkalite.rpc.messages.control import ControlledShutdownResponse
 
 
 def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
-    """A term begins: whatever is to be repaired, then INIT commands with the outcome, then what is pending (controller design D.3-9).
+    """An elected epoch begins: whatever is to be repaired, then INIT commands with the outcome, then what is pending (controller design D.3-9).
 
     The states were read just now, hence what is to be repaired is decided on them without another read; only
     partitions WITHOUT a state znode are initialised (invariant F17). Repairs come first so that no broker gets a command to continue

@@ -76,7 +76,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class ControllerElected:
-    """The repairs at the beginning of a term; INIT commands follow, and carry their outcome too."""
+    """The repairs at the beginning of an elected epoch; INIT commands follow, and carry their outcome too."""
 
 
 @dataclass(frozen=True, slots=True)

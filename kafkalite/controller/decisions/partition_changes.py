@@ -155,7 +155,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
         accepted_loss=accepted,
     )
-    # A term begins with INIT commands, which carry everything at once.
+    # An elected epoch begins with INIT commands, which carry everything at once.
     is_announced = not isinstance(event.purpose, ControllerElected)
     commands = announce_changes(state, changes, type(event.purpose).__name__) if is_announced else []
     effects += commands

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import BrokerId
@@ -24,10 +25,22 @@ def find_problems(
     Args:
         wanted_replicas: internal topic -> how many replicas the configuration asks for.
     """
-    problems = [
-        ("znode.malformed", path, f"{path}: {reason}; left alone")
-        for path, reason in sorted({**state.malformed, **malformed_brokers}.items())
+    malformed = sorted({**state.malformed, **malformed_brokers}.items())
+    return [
+        *(("znode.malformed", path, f"{path}: {reason}; left alone") for path, reason in malformed),
+        *_offline(state),
+        *_deletions(state),
+        *_removals(state),
+        *_deleted_topics(state),
+        *(
+            ("broker.drain_waits", str(each), f"{each}: {state.stuck[each]}")
+            for each in sorted(state.stuck)[:MAX_NAMED]
+        ),
+        *_few_replicas(state, wanted_replicas),
     ]
+
+
+def _offline(state: ControllerState) -> Iterator[Problem]:
     offline = []
     for partition, replicas in state.assigned():
         known = state.partitions.get(partition)
@@ -41,59 +54,63 @@ def find_problems(
             if known.last_known_elr:
                 detail += f"; {list(known.last_known_elr)} came back, but may lack committed records"
             offline.append((str(partition), detail))
-    problems += [("partition.offline", subject, detail) for subject, detail in offline[:MAX_NAMED]]
+    for subject, detail in offline[:MAX_NAMED]:
+        yield ("partition.offline", subject, detail)
     if len(offline) > MAX_NAMED:
-        problems.append(
-            ("partition.offline", "", f"{number_of(len(offline) - MAX_NAMED, 'more partition')} without a leader")
-        )
+        yield ("partition.offline", "", f"{number_of(len(offline) - MAX_NAMED, 'more partition')} without a leader")
+
+
+def _deletions(state: ControllerState) -> Iterator[Problem]:
     for name in sorted(state.deletions):
         absent = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
         if absent:
-            problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {absent} to return"))
-    held: dict[str, set[BrokerId]] = {}
-    disks: dict[str, set[BrokerId]] = {}
+            yield ("topic.deletion_waits", name, f"deletion of {name} waits for brokers {absent} to return")
+
+
+def _removals(state: ControllerState) -> Iterator[Problem]:
+    """Of partitions of topics that stay."""
+    dead: dict[str, set[BrokerId]] = {}
+    offline: dict[str, set[BrokerId]] = {}
     for partition, removal in state.removals.items():
-        held.setdefault(partition.topic, set()).update((removal.waiting or frozenset()) - state.brokers.keys())
-        disks.setdefault(partition.topic, set()).update(removal.away & state.brokers.keys())
-    for name, dead in sorted(held.items()):
-        if dead:
-            detail = f"removed partitions of {name} wait for brokers {sorted(dead)} to return; until then none can be added to it"
-            problems.append(("partition.removal_waits", name, detail))
-    for name, live in sorted(disks.items()):
-        if live:
+        dead.setdefault(partition.topic, set()).update((removal.waiting or frozenset()) - state.brokers.keys())
+        offline.setdefault(partition.topic, set()).update(removal.away & state.brokers.keys())
+    for name, brokers in sorted(dead.items()):
+        if brokers:
+            detail = f"removed partitions of {name} wait for brokers {sorted(brokers)} to return; until then none can be added to it"
+            yield ("partition.removal_waits", name, detail)
+    for name, brokers in sorted(offline.items()):
+        if brokers:
             detail = (
-                f"offline disks of brokers {sorted(live)} may have removed partitions of {name}; until they are back, or are taken "
+                f"offline disks of brokers {sorted(brokers)} may have removed partitions of {name}; until they are back, or are taken "
                 "out of log.dirs, none can be added to it"
             )
-            problems.append(("partition.removal_waits", name, detail))
-    left: dict[BrokerId, int] = {}
+            yield ("partition.removal_waits", name, detail)
+
+
+def _deleted_topics(state: ControllerState) -> Iterator[Problem]:
+    """Replicas that brokers or disks still have, and that are removed when these return."""
+    left = Counter[BrokerId]()
     for leftover in state.leftovers.values():
         gone = {broker for _, broker in leftover.waiting if broker not in state.brokers}
-        for broker in gone | {broker for _, broker in leftover.away}:
-            left[broker] = left.get(broker, 0) + 1
-    for broker in sorted(left):
+        left.update(gone | {broker for _, broker in leftover.away})
+    for broker, count in sorted(left.items()):
+        topics = number_of(count, "deleted topic")
         if broker in state.brokers:
             detail = (
-                f"an offline disk of broker {broker} may have replicas of {number_of(left[broker], 'deleted topic')}; "
-                "they are removed when it returns"
+                f"an offline disk of broker {broker} may have replicas of {topics}; they are removed when it returns"
             )
         else:
-            detail = (
-                f"broker {broker} still has replicas of {number_of(left[broker], 'deleted topic')}; they are removed when it "
-                "returns"
-            )
-        problems.append(("topic.deletion_waits", f"broker-{broker}", detail))
-    problems += [
-        ("broker.drain_waits", str(each), f"{each}: {state.stuck[each]}") for each in sorted(state.stuck)[:MAX_NAMED]
-    ]
+            detail = f"broker {broker} still has replicas of {topics}; they are removed when it returns"
+        yield ("topic.deletion_waits", f"broker-{broker}", detail)
+
+
+def _few_replicas(state: ControllerState, wanted_replicas: Mapping[str, int]) -> Iterator[Problem]:
     for name, wanted in sorted(wanted_replicas.items()):
         topic = state.topics.get(name)
         if topic is None or topic.moves or name in state.deletions:
             continue
         fewest = min(map(len, topic.assignment.values()), default=wanted)
         if fewest < min(wanted, len(state.brokers)):
-            detail = (
-                f"{name} has {number_of(fewest, 'replica')}; configured: {wanted}; live brokers: {len(state.brokers)}"
-            )
-            problems.append(("topic.few_replicas", name, detail))
-    return problems
+            count = number_of(fewest, "replica")
+            detail = f"{name} has {count}; configured: {wanted}; live brokers: {len(state.brokers)}"
+            yield ("topic.few_replicas", name, detail)

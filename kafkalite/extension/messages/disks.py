@@ -128,7 +128,7 @@ class DiskOnlineResponse(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class StrayOrderRequest(Message):
+class AlterStrayRequest(Message):
     """A request about a directory that THIS node has set aside (`admin disk strays`).
 
     `action`: "remove" it now, even if no other copy is known; or "restore" it as the log of a replica that is offline.
@@ -139,6 +139,6 @@ class StrayOrderRequest(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class StrayOrderResponse(Message):
+class AlterStrayResponse(Message):
     error: int
     message: str = ""

@@ -233,7 +233,7 @@ class Actions:
     async def _reassign(self, wanted: WantedReassignment, rights: UserRights, client: AsyncClient) -> None:
         rights.need("AlterReassignmentsRequest")
         request = AlterReassignmentsRequest((wanted,), is_atomic=True)
-        answer = await client.order(request, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
+        answer = await client.request(request, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
         for each in answer.partitions:
             refuse(each.error, each.message)
         refuse(answer.error, answer.message)

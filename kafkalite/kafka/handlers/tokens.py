@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
+from kafkalite.model import Buffer
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.changes import TOKENS
 from kafkalite.security.acl import Operation, ResourceType
@@ -69,27 +72,27 @@ class TokenHandlers:
         self, request: Request, message: wire.RenewDelegationTokenRequest
     ) -> wire.RenewDelegationTokenResponse:
         """For the token's owner and its renewers."""
-        response = wire.RenewDelegationTokenResponse
-        try:
-            _check_connection(request)
-            end_ms = await self._tokens.renew(request.principal, bytes(message.hmac), message.renew_period_ms)
-            await self._services.known_everywhere(TOKENS)
-            return response(0, end_ms)
-        except ApiError as error:
-            return response(int(error.code), _NO_TIME)
+        end_ms, error = await self._change(request, self._tokens.renew, message.hmac, message.renew_period_ms)
+        return wire.RenewDelegationTokenResponse(error, end_ms)
 
     async def expire(
         self, request: Request, message: wire.ExpireDelegationTokenRequest
     ) -> wire.ExpireDelegationTokenResponse:
         """For the token's owner and its renewers."""
-        response = wire.ExpireDelegationTokenResponse
+        end_ms, error = await self._change(request, self._tokens.expire, message.hmac, message.expiry_time_period_ms)
+        return wire.ExpireDelegationTokenResponse(error, end_ms)
+
+    async def _change(
+        self, request: Request, change: Callable[[Principal, bytes, int], Awaitable[int]], hmac: Buffer, period_ms: int
+    ) -> tuple[int, int]:
+        """The token's new end, and the error code."""
         try:
             _check_connection(request)
-            end_ms = await self._tokens.expire(request.principal, bytes(message.hmac), message.expiry_time_period_ms)
+            end_ms = await change(request.principal, bytes(hmac), period_ms)
             await self._services.known_everywhere(TOKENS)
-            return response(0, end_ms)
         except ApiError as error:
-            return response(int(error.code), _NO_TIME)
+            return _NO_TIME, int(error.code)
+        return end_ms, 0
 
     def describe(
         self, request: Request, message: wire.DescribeDelegationTokenRequest

@@ -183,7 +183,7 @@ async def test_after_a_lost_answer_the_command_that_may_follow_is_named(monkeypa
         async def lost(*_: object, **__: object) -> None:
             raise RpcTimeout("no answer in 1 s")
 
-        monkeypatch.setattr(AsyncClient, "order", lost)
+        monkeypatch.setattr(AsyncClient, "request", lost)
         arguments = ["admin", "remove-partitions", "t", "--count", "1", "--yes", "--bootstrap", ",".join(on.bootstrap)]
         said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
         assert "`kafkalite admin remove-partitions t --total 3` repeats it" in str(said.exception)

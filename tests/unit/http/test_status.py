@@ -60,7 +60,7 @@ async def get_json(running: Cluster, path: str, *, node: int = 1) -> Any:
 
 async def wait_status(client: AsyncClient, request: StatusRequest, wanted: Any) -> StatusResponse:
     while True:
-        answer = await client.order(request, StatusResponse)
+        answer = await client.request(request, StatusResponse)
         if wanted(answer):
             return answer
         await asyncio.sleep(0.05)
@@ -230,7 +230,7 @@ async def test_a_move_is_told_with_its_bytes_and_the_time_left() -> None:
         wanted = WantedReassignment("heavy", 0, (BrokerId(2),), throttle=200_000)
         # Slow enough to be looked at; the copy never ends within a test.
         order = AlterReassignmentsRequest((wanted,))
-        answer = await client.order(order, AlterReassignmentsResponse)
+        answer = await client.request(order, AlterReassignmentsResponse)
         assert not answer.error and not answer.partitions[0].error
         told = await wait_status(
             client, StatusRequest(), lambda a: a.moves and a.moves[0].done_bytes and a.moves[0].bytes_per_s
@@ -239,10 +239,10 @@ async def test_a_move_is_told_with_its_bytes_and_the_time_left() -> None:
         assert (move.topic, move.target, move.is_under_way, told.moves_total) == ("heavy", (2,), True, 1)
         assert 0 < move.done_bytes < move.total_bytes and move.total_bytes > 4_000_000
         assert move.eta_s > 0
-        moving = await client.order(StatusRequest(state="moving"), StatusResponse)
+        moving = await client.request(StatusRequest(state="moving"), StatusResponse)
         assert [(each.topic, each.adding_replicas) for each in moving.partitions] == [("heavy", (2,))]
         cancel = AlterReassignmentsRequest((WantedReassignment("heavy", 0, None),))
-        await client.order(cancel, AlterReassignmentsResponse)
+        await client.request(cancel, AlterReassignmentsResponse)
         await wait_status(client, StatusRequest(), lambda a: not a.moves_total)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.blocking import BlockingClientConfig
-from kafkalite.client.group_offsets import OffsetsClient
+from kafkalite.client.transactions import TransactionalClient
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
@@ -26,7 +26,7 @@ async def test_offsets_reach_the_group_s_coordinator_from_either_node(tmp_path: 
         wanted = {TopicPartition("t", 0): 7, TopicPartition("t", 1): 9}
 
         def commit_all(bootstrap: str) -> None:
-            with OffsetsClient(BlockingClientConfig(bootstrap)) as client:
+            with TransactionalClient(BlockingClientConfig(bootstrap)) as client:
                 for group in groups:
                     client.commit_offsets(group, wanted, timeout_ms=30_000)
                 with pytest.raises(ApiError) as refused:

@@ -32,6 +32,7 @@ from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.listener_settings import split
 from kafkalite.listeners import ADVERTISED
+from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.changes import SETTINGS
 
@@ -130,23 +131,7 @@ class AlterConfigHandlers:
     async def _alter_broker(self, resource: _Altered, change: Change, *, validate_only: bool) -> bool:
         """Of one broker, or with an empty name of all of them (KIP-226)."""
         broker_id = broker_of(resource.resource_name)
-        wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
-        fixed = [name for name in wanted if not _is_changeable(name)]
-        if fixed:
-            names = ", ".join(fixed)
-            if all(map(_is_known, fixed)):
-                text = f"Cannot update these configs dynamically: [{names}]; they need a restart"
-            else:
-                text = f"{names}: no such broker configuration"
-            raise api_error(ErrorCode.INVALID_REQUEST, text)
-        if broker_id is None and BROKER_STATE in wanted:
-            raise ConfigError(f"{BROKER_STATE}: holds for one broker, not for the cluster")
-        if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
-            raise ConfigError(f"{', '.join(limits)}: holds for the cluster, not for one broker")
-        if broker_id is None and ADVERTISED in wanted:
-            raise ConfigError(f"{ADVERTISED}: is for one broker, not for all of them")
-        if broker_id is None and CORDONED_LOG_DIRS in wanted:
-            raise ConfigError(f"{CORDONED_LOG_DIRS}: is for one broker, not for all of them")
+        _check_names([entry.name for entry in resource.configs if not _is_delete(entry)], broker_id)
         settings = await self._services.broker_overrides(broker_id)
         before = canonical({key: value for key, value in settings.items() if _is_changeable(key)})
         # What was written by hand.
@@ -155,12 +140,7 @@ class AlterConfigHandlers:
         if change is _replace:  # limits belong to the moves under way: they change only if they are named
             after = {key: value for key, value in before.items() if is_limit(key) or key == BROKER_STATE} | after
         for key, value in after.items():
-            if key == BROKER_STATE:
-                check_state(value)
-            elif not is_limit(key):
-                check_dynamic(key, value)
-            elif parse_limit(value) is None:
-                raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+            _check_value(key, value)
         topic_config(TopicConfig(), topic_settings(after))  # valid one by one, they may contradict each other
         if broker_id == self._services.broker_id and ADVERTISED in after:
             kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
@@ -170,6 +150,35 @@ class AlterConfigHandlers:
             await self._services.check_broker_state(broker_id, state)
         unchanged = validate_only or after == before
         return unchanged or await self._services.replace_broker_overrides(broker_id, settings, {**others, **after})
+
+
+def _check_names(wanted: Sequence[str], broker_id: BrokerId | None) -> None:
+    """Whether they can be set, for one broker or (None) for the cluster. Raises ApiError, ConfigError."""
+    fixed = [name for name in wanted if not _is_changeable(name)]
+    if fixed:
+        names = ", ".join(fixed)
+        if all(map(_is_known, fixed)):
+            text = f"Cannot update these configs dynamically: [{names}]; they need a restart"
+        else:
+            text = f"{names}: no such broker configuration"
+        raise api_error(ErrorCode.INVALID_REQUEST, text)
+    if broker_id is not None:
+        if limits := [name for name in wanted if is_limit(name)]:
+            raise ConfigError(f"{', '.join(limits)}: holds for the cluster, not for one broker")
+        return
+    for name in (BROKER_STATE, ADVERTISED, CORDONED_LOG_DIRS):
+        if name in wanted:
+            raise ConfigError(f"{name}: holds for one broker, not for the cluster")
+
+
+def _check_value(key: str, value: str) -> None:
+    """Raises ConfigError."""
+    if key == BROKER_STATE:
+        check_state(value)
+    elif not is_limit(key):
+        check_dynamic(key, value)
+    elif parse_limit(value) is None:
+        raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
 
 
 def _is_changeable(name: str) -> bool:

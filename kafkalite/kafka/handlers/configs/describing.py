@@ -91,55 +91,65 @@ class DescribeConfigHandlers:
     ) -> list[_Entry]:
         # Nothing named is everything, as with Kafka: clients send either.
         wanted = set(resource.configuration_keys or ()) or None
-        entries = []
         if resource.resource_type == TOPIC:
-            if not is_topic_name(resource.resource_name):
-                raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_NAME_RULE)
-            overrides = await self._services.topic_overrides(resource.resource_name)
-            config = self._services.effective_topic_config(resource.resource_name, overrides)
-            layers = await self._broker_layers()
-            for key, (spec, _) in sorted(TOPIC_KEYS.items()):
-                if wanted is None or key in wanted:
-                    values = [(_SOURCE_TOPIC, overrides[key])] if key in overrides else []
-                    values += self._values(broker_key_of(resource.resource_name, key), layers)
-                    entries.append(_entry(key, getattr(config, spec.name), spec, values, message, is_read_only=False))
-        elif resource.resource_type == BROKER:
+            return await self._topic_entries(resource.resource_name, wanted, message)
+        if resource.resource_type == BROKER:
             broker_id = broker_of(resource.resource_name)
             if broker_id is None:
                 return self._cluster_entries(await self._services.broker_overrides(None), wanted, message)
-            if broker_id != self._services.broker_id:
-                raise api_error(
-                    ErrorCode.INVALID_REQUEST,
-                    f"this is broker {self._services.broker_id}; send the request to that broker",
-                )
-            layers = await self._broker_layers()
-            broker = self._services.config
-            for owner, keys in ((broker, BROKER_KEYS), (broker.topic, TOPIC_KEYS)):
-                for key, (spec, _) in sorted(keys.items()):
-                    names = [name for name in _names(key) if wanted is None or name in wanted]
-                    if key not in (ADVERTISED, LISTENERS) and names:
-                        # What ZooKeeper has, not what this node has seen so far: a client that has set it expects to see it.
-                        values = self._values(key, layers)
-                        if key in _SHOWN_IF_SET and values[0][0] == _SOURCE_DEFAULT:
-                            continue
-                        value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
-                        shown = getattr(value.topic if owner is broker.topic else value, spec.name)
-                        read_only = not is_dynamic(key)
-                        for name in names:
-                            factor = UNITS[name][1] if name in UNITS else 0
-                            entry = _entry(name, shown, spec, values, message, is_read_only=read_only or bool(factor))
-                            if factor:
-                                entry.value, entry.synonyms = str(shown // factor if shown >= 0 else shown), ()
-                            entries.append(entry)
-            entries += _limits(await self._services.broker_overrides(None), wanted, message)
-            entries += _broker_state(layers[0][1], wanted, message)
-            entries += self._listeners(wanted, layers)
-            entries += true_value_entries(broker, wanted, message)
-        elif resource.resource_type in ENTITIES:
+            if broker_id == self._services.broker_id:
+                return await self._broker_entries(wanted, message)
+            raise api_error(
+                ErrorCode.INVALID_REQUEST,
+                f"this is broker {self._services.broker_id}; send the request to that broker",
+            )
+        if resource.resource_type in ENTITIES:
             return await self._entities.describe(resource, message, await self._broker_layers())
-        else:
-            raise api_error(ErrorCode.INVALID_REQUEST, f"nothing of type {resource.resource_type} has configurations")
+        raise api_error(ErrorCode.INVALID_REQUEST, f"nothing of type {resource.resource_type} has configurations")
+
+    async def _topic_entries(
+        self, topic: str, wanted: set[str] | None, message: wire.DescribeConfigsRequest
+    ) -> list[_Entry]:
+        if not is_topic_name(topic):
+            raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_NAME_RULE)
+        overrides = await self._services.topic_overrides(topic)
+        config = self._services.effective_topic_config(topic, overrides)
+        layers = await self._broker_layers()
+        entries = []
+        for key, (spec, _) in sorted(TOPIC_KEYS.items()):
+            if wanted is None or key in wanted:
+                values = [(_SOURCE_TOPIC, overrides[key])] if key in overrides else []
+                values += self._values(broker_key_of(topic, key), layers)
+                entries.append(_entry(key, getattr(config, spec.name), spec, values, message, is_read_only=False))
         return entries
+
+    async def _broker_entries(self, wanted: set[str] | None, message: wire.DescribeConfigsRequest) -> list[_Entry]:
+        """Of this broker."""
+        layers = await self._broker_layers()
+        broker = self._services.config
+        entries = []
+        for owner, keys in ((broker, BROKER_KEYS), (broker.topic, TOPIC_KEYS)):
+            for key, (spec, _) in sorted(keys.items()):
+                names = [name for name in _names(key) if wanted is None or name in wanted]
+                if key in (ADVERTISED, LISTENERS) or not names:
+                    continue
+                # What ZooKeeper has, not what this node has seen so far: a client that has set it expects to see it.
+                values = self._values(key, layers)
+                if key in _SHOWN_IF_SET and values[0][0] == _SOURCE_DEFAULT:
+                    continue
+                value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
+                shown = getattr(value.topic if owner is broker.topic else value, spec.name)
+                read_only = not is_dynamic(key)
+                for name in names:
+                    factor = UNITS[name][1] if name in UNITS else 0
+                    entry = _entry(name, shown, spec, values, message, is_read_only=read_only or bool(factor))
+                    if factor:
+                        entry.value, entry.synonyms = str(shown // factor if shown >= 0 else shown), ()
+                    entries.append(entry)
+        entries += _limits(await self._services.broker_overrides(None), wanted, message)
+        entries += _broker_state(layers[0][1], wanted, message)
+        entries += self._listeners(wanted, layers)
+        return entries + true_value_entries(broker, wanted, message)
 
     async def of_new_topic(
         self, topic: str, overrides: Mapping[str, str]

@@ -125,7 +125,7 @@ class OperatorWorkload:
                 self.assignments.setdefault((where.topic, where.partition), set()).add(tuple(chosen))
             wanted = WantedReassignment(where.topic, where.partition, replicas, source.choice((0, 0, THROTTLE)))
             reassign = AlterReassignmentsRequest((wanted,), milliseconds, limits=self._plan.move_limits)
-            await client.order(reassign, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
+            await client.request(reassign, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
         elif kind == "elect":
             request = wire.ElectLeadersRequest(_PREFERRED, None, milliseconds)
             await client.call_controller(request, timeout_s=_TIMEOUT_S)
@@ -145,7 +145,7 @@ class OperatorWorkload:
         else:
             self.may_leave = True
             fewer = RemovePartitionsRequest(CHURN, source.randint(1, 2), source.random() < 0.5, milliseconds)
-            await client.order(fewer, RemovePartitionsResponse, timeout_s=_TIMEOUT_S)
+            await client.request(fewer, RemovePartitionsResponse, timeout_s=_TIMEOUT_S)
 
 
 class OrdersChecker:
