@@ -48,9 +48,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         for name in (*PER_TRIGGER, "maxTriggerDelay", GROUP_ID, "commitProgress"):
             if given.text(name) is not None:
                 given.warnings.append(f"{name} is only for streams and is ignored")
-    strategy = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
-    if strategy not in ("error", "latest"):
-        raise OptionError(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}")
+    strategy = given.choice("startingOffsetsByTimestampStrategy", "error", "latest")
     least = given.number("minOffsetsPerTrigger", least=1)
     most = given.number("maxOffsetsPerTrigger", least=1)
     if streaming and least is not None and most is not None and least > most:
@@ -63,9 +61,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     commit_progress = given.boolean("commitProgress", default=True)
     if group_id is not None and not commit_progress:
         raise OptionError(f"{GROUP_ID} names a group for the progress, and commitProgress is false")
-    pushdown = (given.text("filterPushdown") or "auto").strip().lower()
-    if pushdown not in ("auto", "always", "never"):
-        raise OptionError(f"filterPushdown is auto, always or never, not {pushdown!r}")
+    pushdown = given.choice("filterPushdown", "auto", "always", "never")
     isolation = given.client("isolation.level") or "read_committed"
     if isolation not in ("read_uncommitted", "read_committed"):
         raise OptionError(f"kafka.isolation.level is read_uncommitted or read_committed, not {isolation!r}")
@@ -117,10 +113,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     if compression not in codecs:
         raise OptionError(f"kafka.compression.type is one of {', '.join(codecs)}, not {compression!r}")
-    guarantee = (given.text("deliveryGuarantee") or "at-least-once").lower()
-    if guarantee not in ("at-least-once", "exactly-once"):
-        raise OptionError(f"deliveryGuarantee is at-least-once or exactly-once, not {guarantee!r}")
-    exactly_once = guarantee == "exactly-once"
+    exactly_once = given.choice("deliveryGuarantee", "at-least-once", "exactly-once") == "exactly-once"
     app_id, version = given.text("txnAppId"), given.number("txnVersion", least=0)
     if not exactly_once and (app_id is not None or version is not None):
         raise OptionError("txnAppId and txnVersion are only for deliveryGuarantee=exactly-once")

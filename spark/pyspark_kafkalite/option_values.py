@@ -62,6 +62,13 @@ class Options:
             raise OptionError(f"{name} is true or false, not {value!r}")
         return value.strip().lower() == "true"
 
+    def choice(self, name: str, *allowed: str) -> str:
+        """In lower case; the first of `allowed` if nothing is given. Raises OptionError."""
+        value = (self.text(name) or allowed[0]).strip().lower()
+        if value not in allowed:
+            raise OptionError(f"{name} is {', '.join(allowed[:-1])} or {allowed[-1]}, not {value!r}")
+        return value
+
     def number(self, name: str, *, least: int, most: int = LONG_MAX) -> int | None:
         value = self.text(name)
         return None if value is None else _number(name, value, least, most)
