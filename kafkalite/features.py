@@ -34,10 +34,15 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """`levels`: those in force, without those that are off. `epoch`: a client takes levels only with a higher one."""
+    """`levels`: those in force, without those that are off. `epoch`: a client takes levels only with a higher one; -1: no broker is known."""
 
     epoch: int
     levels: Mapping[str, int]
+
+    def level(self, name: str) -> int:
+        """What code asks that depends on a feature. A node that has just started, and knows no broker, does not say that a feature is off:
+        for clients that is final. It leads nothing, and the client hears that."""
+        return SUPPORTED[name][1] if self.epoch < 0 else self.levels.get(name, 0)
 
 
 def registered() -> tuple[tuple[str, int], ...]:

@@ -9,6 +9,9 @@ from contextvars import ContextVar
 
 #: For requests whose protocol has no timeout. Kafka's clients wait 30 s for an answer.
 DEFAULT_S = 15.0
+#: For a topic that is created because a client asks for something else: what its connection has sent behind that, a fetch for example,
+#: is answered later.
+CREATION_PATIENCE_MS = 1_000
 #: The share of a request's own timeout that it waits: its client must hear the cause before it gives up.
 _SHARE = 0.9
 

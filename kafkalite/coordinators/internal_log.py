@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
+from kafkalite.coordination.patience import CREATION_PATIENCE_MS, waiting_at_most
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
@@ -199,9 +200,10 @@ class InternalLog(Generic[State]):
         if not brokers:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         new_topic = internal_topic(self.topic, self._services.config, brokers)
-        [result] = (await self._services.create_topics(CreateTopicsRequest((new_topic,)))).topics
-        if result.error == ErrorCode.INVALID_REPLICATION_FACTOR:
-            await self._services.create_topics(CreateTopicsRequest((with_fewest_replicas(new_topic),)))
+        with waiting_at_most(CREATION_PATIENCE_MS):
+            [result] = (await self._services.create_topics(CreateTopicsRequest((new_topic,)))).topics
+            if result.error == ErrorCode.INVALID_REPLICATION_FACTOR:
+                await self._services.create_topics(CreateTopicsRequest((with_fewest_replicas(new_topic),)))
 
     # --- leadership ---
 

@@ -198,7 +198,7 @@ class NodeServices:
         return finalized(self._node.metadata.brokers(), stored, self._node.settings.configs.features_written_at)
 
     def feature_level(self, name: str) -> int:
-        return self.features().levels.get(name, 0)
+        return self.features().level(name)
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
         coordinator = await self._node.zookeeper.ordering()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Coroutine, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkalite.coordination.patience import CREATION_PATIENCE_MS, waiting_at_most
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
@@ -198,7 +199,8 @@ class ClusterHandlers:
             if brokers or name not in INTERNAL_TOPICS
         )
         may_change(request, len(wanted) * config.num_partitions)
-        created = await self._services.create_topics(CreateTopicsRequest(wanted))
+        with waiting_at_most(CREATION_PATIENCE_MS):
+            created = await self._services.create_topics(CreateTopicsRequest(wanted))
         # Brokers that are cordoned or draining take no replicas: then there may be fewer than are alive.
         few = {each.topic for each in created.topics if each.error == ErrorCode.INVALID_REPLICATION_FACTOR}
         fewer = tuple(

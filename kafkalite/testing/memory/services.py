@@ -279,7 +279,7 @@ class MemoryServices:
         return finalized(self.metadata([]).brokers, self.settings[FEATURES].get("", {}), self.features_written_at)
 
     def feature_level(self, name: str) -> int:
-        return self.features().levels.get(name, 0)
+        return self.features().level(name)
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
         held = self.settings[FEATURES].setdefault("", {})

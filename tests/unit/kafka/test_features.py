@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,24 @@ async def test_a_feature_goes_down_and_up_again(broker: Broker) -> None:
     assert (await update(client, ("transaction.version", 2, _UPGRADE))).error_code == 0
     highest_epoch, after = await levels(client)
     assert after == before and highest_epoch > lower_epoch
+
+
+async def test_a_node_that_knows_no_broker_yet_does_not_say_that_groups_are_off(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listens before it registers, which an empty disk delays by a session. Java's consumers give up at UNSUPPORTED_VERSION."""
+    known = broker.services.metadata
+    monkeypatch.setattr(broker.services, "metadata", lambda topics: replace(known(topics), brokers=()))
+    client = await broker.client()
+    later = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    consumer = wire.ConsumerGroupHeartbeatRequest("g", "m", 1)
+    assert (await client.ask(consumer, 1)).error_code in later
+    share = wire.ShareGroupHeartbeatRequest("g", "m", 1)
+    assert (await client.ask(share, 1)).error_code in later
+    streams = wire.StreamsGroupHeartbeatRequest("g", "m", 1)
+    assert (await client.ask(streams, 0)).error_code in later
+    fetch = wire.ShareFetchRequest("g", "AAAAAAAAAAAAAAAAAAAAAQ", 0, 0, 1, 1, 1, 1)
+    assert (await client.ask(fetch, 1)).error_code != ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_one_bad_update_and_none_is_made(broker: Broker) -> None:

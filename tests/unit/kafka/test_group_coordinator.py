@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from kafkalite.coordination.patience import refused_at
 from kafkalite.coordinators.groups import member_memory
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 
 from .conftest import Broker
-from .coordinator_requests import GROUPS, commit, coordinator, fetched, join, move
+from .coordinator_requests import GROUPS, TRANSACTIONS, commit, coordinator, fetched, join, move
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -21,6 +24,32 @@ async def test_find_coordinator_creates_the_topic(broker: Broker, version: int) 
     client = await broker.client()
     await coordinator(client, "g", GROUPS, version)
     assert broker.services.overrides["__consumer_offsets"]["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize("what", ["group", "transaction", "topic"])
+async def test_what_creates_a_topic_does_not_hold_its_connection_while_zookeeper_is_away(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """librdkafka asks for the coordinator on a connection on which it fetches, and answers keep the order of the requests."""
+    broker = await make_broker(auto_create_topics_enable=True)
+    waits_s = []
+
+    async def away(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        waits_s.append(refused_at() - asyncio.get_running_loop().time())
+        return CreateTopicsResponse(
+            tuple(TopicResult(each.topic, ErrorCode.REQUEST_TIMED_OUT) for each in request.topics)
+        )
+
+    monkeypatch.setattr(broker.services, "create_topics", away)
+    client = await broker.client()
+    if what == "topic":
+        topic = wire.MetadataRequest.MetadataRequestTopic(name="t")
+        assert (await client.ask(wire.MetadataRequest([topic], allow_auto_topic_creation=True), 9)).topics[0].error_code
+    else:
+        kind = GROUPS if what == "group" else TRANSACTIONS
+        answer = await client.ask(wire.FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"]), 4)
+        assert answer.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert waits_s and max(waits_s) <= 1
 
 
 async def test_offsets_survive_a_move(broker: Broker) -> None:
