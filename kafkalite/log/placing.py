@@ -6,7 +6,7 @@ import errno
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
-from kafkalite.errors import ErrorCode, StorageError, api_error
+from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.loader import new_log
@@ -46,7 +46,7 @@ class Placing:
             directory: this one and no other.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR when no directory is healthy. StorageError.
+            StorageError: also when no directory is healthy. The replica is offline then, and begins when one is back.
         """
         assert topic_partition not in self._pool.logs
         for log_dir in self._pool.dirs.values():
@@ -64,7 +64,8 @@ class Placing:
             except StorageError as error:
                 refusal = error
             self._failure_handler.report_error(log_dir, refusal)
-        raise refusal or api_error(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
+        first = next(iter(self._pool.dirs))
+        raise refusal or StorageError(f"creating {topic_partition}: no log directory is online", directory=first)
 
     def _by_preference(self, topic_partition: TopicPartition) -> list[LogDir]:
         """Healthy directories, the best for this partition first."""

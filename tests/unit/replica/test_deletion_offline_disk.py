@@ -100,3 +100,22 @@ async def test_a_topic_without_an_id_is_not_awaited(cluster):
 
 async def test_replicas_that_only_stop_are_not_awaited(cluster):
     assert away([await cluster.stop_replica(1, key, epoch=4, delete=False) for key in KEYS]) == []
+
+
+async def test_a_replica_that_comes_while_no_disk_is_there_begins_when_one_is_back(make_cluster, dirs):
+    """It was refused, and nobody sent the command again: a move to this node never ended (simulation, seed 2000061 of harsh plans)."""
+    cluster = await make_cluster(2)
+    node, leader = cluster.node(2), cluster.node(1)
+    cluster.create_topic("t", {0: (1,)})
+    await cluster.command(1, cluster.decide(KEYS[0], leader=1, isr=(1,), epoch=4))
+    assert (await leader.produce(KEYS[0], b"a")).error == ErrorCode.NONE
+    [directory] = node.logs.pool.dirs
+    node.logs.failures.dir_failed(StorageError("no device", directory=directory))
+    added = replace(cluster.decide(KEYS[0], leader=1, isr=(1,), epoch=4), replicas=(1, 2), adding_replicas=(2,))
+    answer = await cluster.command(2, added)
+    assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    await node.logs.opening.bring_online(directory, CLUSTER_ID, 2, {})
+    await node.manager.commands.retry_offline()
+    partition = node.partition(KEYS[0])
+    assert (partition.storage_error, partition.leader_id) == (None, 1)
+    assert Path(directory, "t-0").is_dir()
