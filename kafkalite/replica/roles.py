@@ -99,6 +99,10 @@ class Roles:
                 self._offline_replicas.on_command(partition, state)
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
+                if state.leader != partition.leader_id:
+                    # The znode was put back, and an election has used this epoch a second time. Records of two leaders in one epoch
+                    # could not be told apart: refused like an earlier epoch, and `admin health` names it (ADR 74).
+                    return ErrorCode.STALE_CONTROLLER_EPOCH
                 self._take_move(partition, state)
                 return ErrorCode.NONE  # already applied: nothing is truncated, no fetcher starts again (invariant 30)
             if state.leader == broker_id:

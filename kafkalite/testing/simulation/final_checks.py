@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kafkalite.log.partition_log import PartitionLog
@@ -215,9 +216,13 @@ class FinalChecks:
                     ):
                         check_indexes(disk, f"{directory}/{replica}", f"{directory}/{replica} on {name}")
 
-    def logs(self) -> dict[tuple[str, int], list[Record]]:
-        """Partition -> the records that its leader has."""
-        return {view.partition: self._records(view) for view in self._simulation.views() if view.is_leader}
+    def logs(self, topics: Collection[str]) -> dict[tuple[str, int], list[Record]]:
+        """Partition of one of these topics -> the records that its leader has."""
+        return {
+            view.partition: self._records(view)
+            for view in self._simulation.views()
+            if view.is_leader and view.partition[0] in topics
+        }
 
     def log(self, partition: tuple[str, int]) -> list[Record] | None:
         """The records of one partition that its present leader has; None: nobody leads it."""

@@ -226,6 +226,7 @@ class Simulation:
             self.nodes[name].broker_id for name, at_s in self.power_lost.items() if at_s > recently
         )
         found = []
+        topics = self.plan.all_topics
         for node in self.nodes.values():
             if not node.ready:
                 continue
@@ -234,7 +235,7 @@ class Simulation:
             for replica in node.node.replicas.hosted.all():
                 # The operator's own topic comes and goes: the same name is another topic the next time, and it is empty.
                 # What the nodes keep for themselves is compacted, and has a minimum of its own.
-                if replica.storage_error is None and replica.topic_partition.topic in self.plan.all_topics:
+                if replica.storage_error is None and replica.topic_partition.topic in topics:
                     found.append(self._view(node, node.process, replica))
         return found
 

@@ -103,7 +103,19 @@ def test_a_refusal_is_over_when_another_leader_has_the_broker_in_its_isr(
     refusals = Refusals(BrokerId(1))
     refusals.record(_command(1), ErrorCode.KAFKA_STORAGE_ERROR, 7)
     found = list(refusals.current(_stored(leader, isr, epoch)))
-    assert found == ([] if is_over else [(T0, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, 7, 1))])
+    assert found == ([] if is_over else [(T0, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, 7, 1, 1))])
+
+
+@pytest.mark.parametrize("is_overtaken", [False, True])
+def test_a_command_that_is_stale_and_still_the_latest_is_refused(*, is_overtaken: bool) -> None:
+    """The broker knows a later leader epoch than the controller: the znode was put back (ADR 74)."""
+    refusals = Refusals(BrokerId(1))
+    command = _command(1)
+    refusals.record(command, ErrorCode.STALE_CONTROLLER_EPOCH, 7)
+    latest = LeaderEpoch(command.leader_epoch + is_overtaken)
+    stored = {T0: LeaderAndIsr(BrokerId(2), latest, (BrokerId(2),), ControllerEpoch(1), PartitionEpoch(1))}
+    assert bool(list(refusals.current(stored))) is not is_overtaken
+    assert not list(refusals.current({}))
 
 
 def test_a_refusal_goes_with_the_next_success_and_keeps_its_first_time() -> None:

@@ -88,6 +88,18 @@ async def test_a_leader_whose_log_has_a_later_epoch_does_not_lead_and_reports_it
     assert node.partition(T0).log.epoch_and_end_offset_for(LeaderEpoch(3)) == (3, 1)
 
 
+@pytest.mark.checklist("F18")
+async def test_another_leader_in_the_same_epoch_is_refused(make_cluster) -> None:
+    """The znode went one epoch back while the leader of this epoch was dead, and the next controller has elected somebody in it."""
+    cluster = await make_cluster(2)
+    state = await led_by_one(cluster)
+    other = replace(state, leader=cluster.node(2).broker_id, partition_epoch=PartitionEpoch(0))
+    answer = await cluster.command(2, other, is_init=True)
+    assert [each.error for each in answer.partitions] == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert cluster.node(2).partition(T0).leader is None
+    assert cluster.node(2).partition(T0).leader_id == 1
+
+
 async def test_a_command_with_the_same_state_is_not(make_cluster) -> None:
     cluster = await make_cluster(2)
     state = await led_by_one(cluster)

@@ -398,10 +398,10 @@ class ShareMembers:
         if not self._members:
             return None
         letters: set[tuple[str, int, int]] = set()
-        for partition, records in self._simulation.final.logs().items():
+        for partition, records in self._simulation.final.logs({LETTERS, *self._members[0].topics}).items():
             if partition[0] == LETTERS:
                 letters |= set(letters_of(records))
-            elif partition[0] in self._members[0].topics:
+            else:
                 left = self.history.open_offsets(partition, (record.offset for record in records))
                 if left:
                     return f"{partition}: {len(left)} records, from {left[0]} on"
