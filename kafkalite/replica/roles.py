@@ -101,7 +101,7 @@ class Roles:
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
                 if state.leader != partition.leader_id:
                     # The znode was put back, and an election has used this epoch a second time. Records of two leaders in one epoch
-                    # could not be told apart: refused like an earlier epoch, and `admin health` names it (ADR 74).
+                    # could not be distinguished: refused like an earlier epoch, and `admin health` names it (ADR 74).
                     return ErrorCode.STALE_CONTROLLER_EPOCH
                 self._take_move(partition, state)
                 return ErrorCode.NONE  # already applied: nothing is truncated, no fetcher starts again (invariant 30)

@@ -31,6 +31,8 @@ _BACKGROUND = re.compile(r"(?<=\s)&[ \t]*(?=#|$)", re.MULTILINE)
 _NODES = 9
 #: Pages run in threads, and pytest changes a variable for each test: a copy that is made meanwhile can fail.
 _ENVIRONMENT = dict(os.environ)
+#: The command `kafkalite` of the pages.
+_BIN = Path(__file__).parent / "bin"
 #: Where Debian has ZooKeeper's jars; a machine without the package has PySpark's.
 _DEBIAN_JARS = "/usr/share/java/*"
 #: Directories of the pages that lie below the session's own.
@@ -80,15 +82,11 @@ class Session:
         #: Addresses of the page that stand for others.
         self.aliases: dict[str, str] = {}
         self._buffer = b""
-        command = f"exec {sys.executable} -m kafkalite_cli"
-        shim = directory / ".bin" / "kafkalite"
-        shim.parent.mkdir(parents=True)
-        shim.write_text(
-            f'#!/bin/sh\n[ "$1" = dev ] && {{ shift; {command} dev --kafka-port {self._base} "$@"; }}\n{command} "$@"\n'
-        )
-        shim.chmod(0o755)
+        programs, temporary = directory / ".bin", directory / ".tmp"
+        for each in (programs, temporary):
+            each.mkdir(parents=True)
         packages = os.pathsep.join(str(ROOT / each) for each in (".", "cli", "spark"))
-        path = os.pathsep.join((str(shim.parent), str(Path(sys.executable).parent), _ENVIRONMENT["PATH"]))
+        path = os.pathsep.join((str(_BIN), str(programs), str(Path(sys.executable).parent), _ENVIRONMENT["PATH"]))
         bootstrap = f"localhost:{self._base}"
         self._environment = {
             **_ENVIRONMENT,
@@ -96,7 +94,9 @@ class Session:
             "PATH": path,
             "KAFKALITE_BOOTSTRAP": bootstrap,
             "HOME": str(directory),
-            "TMPDIR": str(directory / ".bin"),  # `kafkalite dev` that is killed before it has removed its data
+            "TMPDIR": str(temporary),  # `kafkalite dev` that is killed before it has removed its data
+            "DOCUMENTED_PYTHON": sys.executable,
+            "DOCUMENTED_PORT": str(self._base),
         }
         self._shell = subprocess.Popen(
             ["bash"],
