@@ -202,11 +202,15 @@ async def test_a_leader_that_nobody_follows_may_have_been_replaced_although_it_h
     leader = cluster.node(1)
     hosted, partition = leader.manager.hosted, leader.partition(TP)
     assert not hosted.may_be_replaced(partition)
+    beyond = partition.log.log_end_offset + 1
+    assert (await leader.fetch(TP, beyond))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
     state = cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=5, replicas=(1, 2, 3))
     for number in (2, 3):
         await cluster.command(number, state)
     await until(lambda: hosted.may_be_replaced(partition))
     assert leader.session.usable()
+    # The successor may have these records: a consumer that heard "out of range" would read everything again, or leave some out.
+    assert (await leader.fetch(TP, beyond))[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_leader_that_is_the_whole_isr_needs_no_followers_to_know_that_it_leads(make_cluster):
