@@ -118,4 +118,4 @@ async def test_a_replica_that_comes_while_no_disk_is_there_begins_when_one_is_ba
     await node.manager.commands.retry_offline()
     partition = node.partition(KEYS[0])
     assert (partition.storage_error, partition.leader_id) == (None, 1)
-    assert Path(directory, "t-0").is_dir()
+    assert logs(Path(directory)) == ["t-0"]
