@@ -16,7 +16,7 @@ from kafkalite_cli.output import Output
 class _NothingMoves:
     """A cluster in which no reassignment is in progress."""
 
-    async def order(
+    async def request(
         self, request: ListReassignmentsRequest, response: type[ListReassignmentsResponse], *, timeout_s: float
     ) -> ListReassignmentsResponse:
         return response(ErrorCode.NONE)

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ApiError, StartupRefused, StorageError
+from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicId, TopicPartition
 from tests.support.log_host import fatal, host_of, hosted
@@ -191,11 +191,12 @@ async def test_a_directory_broken_at_the_start_is_left_out_and_none_is_an_end() 
         await host.manager()
 
 
-async def test_no_healthy_directory_is_a_refusal() -> None:
+async def test_no_healthy_directory_is_a_storage_error() -> None:
+    """So that the replica is kept as an offline one, and begins when a directory is back."""
     host = Host("/d1")
     manager = await host.manager()
     manager.failures.dir_failed(StorageError("gone", directory="/d1"))
-    with pytest.raises(ApiError, match="online"):
+    with pytest.raises(StorageError, match="online"):
         manager.placing.create(tp(0), TOPIC_ID, CONFIG)
 
 
