@@ -128,6 +128,56 @@ def test_text_behind_a_json_object(spark, log, tmp_path: Path) -> None:
     assert [record.value for record in log.log.records("dead", 0)] == bad
 
 
+@pytest.mark.parametrize("format_", ["iceberg", "delta"])
+def test_times_that_no_table_can_have(spark, log, tmp_path: Path, format_: str) -> None:
+    """A time in milliseconds is one of the year 57,871 to Spark: one such record stopped a pipeline at each start, with an
+    OverflowError of Python's."""
+    schema = {"n": "long", "at": "timestamp", "d": "date", "o": "struct<at:timestamp>", "l": "array<date>"}
+    sink: dict[str, Any] = {"format": format_, "partition_by": ["month(at)"]}
+    sink["table" if format_ == "iceberg" else "path"] = "t"
+    pipeline = described(log, tmp_path, sink, decode={"schema": schema}, dead_letters={"topic": "dead"})
+    good = ['"at": 1764115200', '"at": "0001-01-01T00:00:00Z"', '"at": "9999-12-31T23:59:59.999999Z"', '"l": [null]']
+    good += ['"d": "0001-01-01", "o": {"at": null}', '"d": "9999-12-31", "o": {"at": 0}, "l": ["2026-11-28"]']
+    bad = {'"at": 1764115200000': "at", '"at": "+10000-01-01T00:00:00Z"': "at", '"at": "0000-12-31T23:59:59Z"': "at"}
+    bad |= {'"d": "-0001-01-01"': "d", '"o": {"at": 1764115200000}': "o", '"l": ["2026-11-28", "0000-01-01"]': "l"}
+    values = [b'{"n": %d, %s}' % (n, text.encode()) for n, text in enumerate([*good, *bad])]
+    log.log.put("t", 0, *[(b"k", value) for value in values])
+    run(spark, pipeline)
+    rows = iceberg(tmp_path).scan().to_arrow() if format_ == "iceberg" else None
+    found = numbers(rows) if rows is not None else spark_free_delta(tmp_path / "t")
+    assert found == list(range(len(good)))
+    dead = log.log.records("dead", 0)
+    assert [record.value for record in dead] == values[len(good) :]
+    errors = [dict(record.headers)["kafkalite.error"].decode() for record in dead]
+    assert errors == [f"has a time that is not in the years 1 to 9999: {name}" for name in bad.values()]
+
+
+def test_bytes_that_are_no_text(spark, log, tmp_path: Path) -> None:
+    """A key that was none stopped the pipeline at each start, and in a value the bytes became other characters."""
+    decode = {"schema": {"k": "string", "n": "long", "name": "string"}, "key_column": "k"}
+    sink = {"format": "iceberg", "table": "t"}
+    pipeline = described(log, tmp_path, sink, decode=decode, dead_letters={"topic": "dead"})
+    good = [(b"k", b'{"n": 0}'), ("ü😀".encode(), '{"n": 1, "name": "ü😀"}'.encode()), (None, b'{"n": 2}')]
+    bad = [(b"\xff", b'{"n": 3}'), (b"k", b'{"n": 4, "name": "\xfc"}')]
+    log.log.put("t", 0, *good, *bad)
+    run(spark, pipeline)
+    rows = iceberg(tmp_path).scan().to_arrow()
+    assert sorted(rows.column("n").to_pylist()) == [0, 1, 2] and set(rows.column("k").to_pylist()) == {"k", "ü😀", None}
+    dead = log.log.records("dead", 0)
+    assert [(record.key, record.value) for record in dead] == bad
+    errors = [dict(record.headers)["kafkalite.error"] for record in dead]
+    assert errors == [b"has a key that is not UTF-8 text", b"is not UTF-8 text"]
+
+
+def test_rows_of_a_step_that_no_table_can_have(spark, log, tmp_path: Path) -> None:
+    sink = {"format": "iceberg", "table": "t"}
+    steps = [{"sql": "SELECT CAST(value AS string) AS text FROM input"}]
+    pipeline = described(log, tmp_path, sink, decode={"format": "raw"}, steps=steps)
+    log.log.put("t", 0, (b"k", b"text"), (b"k", b"\xff"))
+    with pytest.raises(PipelineError, match=r"^column text has bytes that are not UTF-8 text: .*make_valid_utf8"):
+        run(spark, pipeline)
+
+
 def test_maintenance_that_fails_does_not_stop_a_pipeline(
     spark,
     log,

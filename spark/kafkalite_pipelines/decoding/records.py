@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite_pipelines.decoding.registry import HEADER_BYTES, NO_ID
+from kafkalite_pipelines.decoding.times import outside_of_years
 from kafkalite_pipelines.decoding.types import ddl, ddl_of, quoted
 from kafkalite_pipelines.definition import DELETED, Decode, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 #: Null if the record became a row.
 ERROR = "_error"
@@ -94,10 +95,18 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
         )
         inner = inner["after"].dataType
         names = inner.names
-    columns = [body[name].alias(name) for name in names]
+    columns = {name: (body[name], inner[name].dataType) for name in names}
     if decode.key_column is not None:
-        columns = [column for column, name in zip(columns, names, strict=True) if name != decode.key_column]
-        columns.insert(0, _key(decode, inner).alias(decode.key_column))
+        kind = _key_type(decode, inner)
+        text = f.col("_key").cast("string")
+        given = {decode.key_column: (text.try_cast(ddl_of(kind)), kind)}
+        columns = given | columns | given  # it is the first
+        if ddl_of(kind) == "string":
+            error = f.coalesce(error, f.when(~f.is_valid_utf8(text), f.lit("has a key that is not UTF-8 text")))
+    for name, (column, kind) in columns.items():
+        if (outside := outside_of_years(column, kind)) is not None:
+            reason = f.lit(f"has a time that is not in the years 1 to 9999: {name}")
+            error = f.coalesce(error, f.when(outside, reason))
     if not keyed:
         error = f.coalesce(error, f.when(f.col("_value").isNull(), f.lit("has no value")))
         if decode.debezium:
@@ -106,22 +115,21 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
         missing = f.when(~deleted & body[name].isNull(), f.lit(f"column {name} is missing"))
         error = f.coalesce(error, missing)
     for name in [name for name in key if name in names or name == decode.key_column]:
-        given = _key(decode, inner) if name == decode.key_column else body[name]
-        error = f.coalesce(error, f.when(given.isNull(), f.lit(f"has no key: {name} is missing")))
+        error = f.coalesce(error, f.when(columns[name][0].isNull(), f.lit(f"has no key: {name} is missing")))
     hidden = [f.col(name) for name in ("_topic", "_partition", "_offset", "_timestamp", *RECORD)]
-    return rows.select(*columns, *hidden, f.coalesce(deleted, f.lit(False)).alias(DELETED), error.alias(ERROR))
+    named = [column.alias(name) for name, (column, _) in columns.items()]
+    return rows.select(*named, *hidden, f.coalesce(deleted, f.lit(False)).alias(DELETED), error.alias(ERROR))
 
 
-def _key(decode: Decode, row: StructType) -> Column:
-    """The record's key as the type that its column has in the schema, or as text; null if it is none."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import AtomicType
+def _key_type(decode: Decode, row: StructType) -> DataType:
+    """Of the column that has the record's key: the one of the schema, or text."""
+    from pyspark.sql.types import AtomicType, DataType, StringType
 
     assert decode.key_column is not None
-    kind = decode.columns.get(decode.key_column)
-    if kind is None and decode.key_column in row.names and isinstance(row[decode.key_column].dataType, AtomicType):
-        kind = row[decode.key_column].dataType.simpleString()
-    return f.col("_key").cast("string").try_cast(kind or "string")
+    if decode.key_column in decode.columns:
+        return DataType.fromDDL(decode.columns[decode.key_column])
+    kind = row[decode.key_column].dataType if decode.key_column in row.names else None
+    return kind if isinstance(kind, AtomicType) else StringType()
 
 
 class JsonDecoder:
@@ -160,6 +168,7 @@ class JsonDecoder:
         if self._framed:
             is_framed = (f.length(value) >= HEADER_BYTES) & (f.substring(value, 1, 1) == f.lit(b"\0"))
             error = f.coalesce(f.when(value.isNotNull() & ~is_framed, f.lit(NO_ID)), error)
+        error = f.coalesce(f.when(~f.is_valid_utf8(text.cast("string")), f.lit("is not UTF-8 text")), error)
         behind = f.when(_is_more_than_one(text.cast("string")), f.lit("has more behind its JSON object"))
         error = f.coalesce(error, behind)
         if self._found:

@@ -67,6 +67,8 @@ def _as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
     """The rows with all columns of the table, and its types: a row replaces another as a whole, and objects may have fewer fields."""
     import pyarrow as pa
 
+    for batch in rows.to_batches():
+        writing.check(batch)
     fields = [pa.field(field.name, plain(field.type)) for field in pa.schema(table.schema().to_arrow())]
     wanted = pa.schema([*fields, pa.field(DELETED, pa.bool_())])
     return pa.Table.from_batches([writing.conform(batch, wanted) for batch in rows.to_batches()], wanted)

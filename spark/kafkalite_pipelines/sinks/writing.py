@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite_pipelines.decoding.times import DAYS, MICROS
+from kafkalite_pipelines.definition import PipelineError
 from kafkalite_pipelines.sinks.partitions import directory
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ def files(batches: Iterator[pa.RecordBatch], target: Target, prefix: str) -> Ite
     opened: dict[tuple[Any, ...], _File] = {}
     try:
         for batch in batches:
+            check(batch)
             for partition, part in _split(batch, len(target.partitions)):
                 if partition not in opened:
                     if len(opened) >= _OPEN_FILES:
@@ -145,6 +148,41 @@ def _split(batch: pa.RecordBatch, partitions: int) -> Iterator[tuple[tuple[Any, 
     for code in pc.unique(codes).to_pylist():
         part = batch.filter(pc.equal(codes, code))
         yield tuple(part.column(name)[0].as_py() for name in names), part
+
+
+def check(batch: pa.RecordBatch) -> None:
+    """Raises PipelineError: a step has made what readers of tables fail at, text that is not UTF-8 or a time of no year from 1 to
+    9999."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        _check(name, column)
+
+
+def _check(name: str, column: Any) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for part in column.flatten():
+            _check(name, part)
+    elif pa.types.is_map(kind):
+        _check(name, column.keys)
+        _check(name, column.items)
+    elif pa.types.is_list(kind):
+        _check(name, column.flatten())
+    elif pa.types.is_string(kind):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raise PipelineError(
+                f"column {name} has bytes that are not UTF-8 text: in a step, make_valid_utf8(…) replaces them, and "
+                "WHERE is_valid_utf8(…) leaves such rows out"
+            ) from None
+    elif pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        bounds = pc.min_max(column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64())).as_py()
+        least, most = DAYS if pa.types.is_date32(kind) else MICROS
+        if bounds["min"] is not None and (bounds["min"] < least or bounds["max"] > most):
+            raise PipelineError(f"column {name} has a time that is not in the years 1 to 9999")
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
