@@ -6,7 +6,8 @@ from kafkalite.admin.decisions.decommissioning import why_not_drained
 from kafkalite.admin.reassignments import readable_topics
 from kafkalite.admin.topics import TopicAdmin
 from kafkalite.coordination import paths
-from kafkalite.coordination.broker_states import ACTIVE, DRAINING, read_closed
+from kafkalite.coordination.broker_states import ACTIVE, DRAINING
+from kafkalite.coordination.closed_brokers import read_closed
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId, Replicas, TopicPartition

@@ -9,7 +9,7 @@ from functools import partial
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
 from kafkalite.controller.decisions.reassignments import is_over
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
-from kafkalite.coordination.broker_states import read_closed
+from kafkalite.coordination.closed_brokers import read_closed
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,

@@ -28,7 +28,8 @@ from kafkalite.admin.decisions.topic_checks import (
 from kafkalite.admin.new_topics import BATCH, NewTopics, PlannedTopic
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
-from kafkalite.coordination.broker_states import read_closed
+from kafkalite.coordination.broker_states import closed_brokers
+from kafkalite.coordination.closed_brokers import read_states
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
@@ -187,7 +188,8 @@ class TopicAdmin:
             _log.warning("znode.malformed", path=path, reason=reason)
         if len({rack is None for rack in brokers.values()}) > 1:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
-        return Existing(topics, brokers, await read_closed(zk, brokers))
+        closed = closed_brokers(await read_states(zk, brokers), registered.values())
+        return Existing(topics, brokers, closed)
 
     def _validated(self, topic: NewTopic, existing: Existing) -> dict[int, Replicas]:
         """The assignment. Raises ApiError."""

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
+from kafkalite.client import messages
 from kafkalite.client.blocking_connection import BlockingConnection, ConnectTimeout
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_view import ClusterView
@@ -141,6 +142,16 @@ class BlockingClient:
     def call_node(self, node: BrokerId, request: Request, *, timeout_ms: int | None = None) -> Any:
         """Ask one node, once. Raises ApiError, RpcError."""
         return self._perform(ToNode(node, request, self._request_s(timeout_ms)))
+
+    # --- coordinators ------------------------------------------------------------------------
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> None:
+        """Of a group without members. All of them, or an error. Raises ApiError (UNKNOWN_MEMBER_ID: it has members), RpcError."""
+        request = messages.commit_offsets_request(group_id, offsets)
+        timeout_s = self._request_s(timeout_ms)
+        self.run(self.routing.to_coordinator(messages.GROUP, group_id, request, messages.first_commit_error, timeout_s))
 
     # --- leaders -----------------------------------------------------------------------------
 

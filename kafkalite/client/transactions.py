@@ -1,8 +1,8 @@
-"""For the blocking client: groups of transactions (several writers, one decision that commits all of them or none), and offsets of a group."""
+"""Groups of transactions for the blocking client: several writers, one decision that commits all of them or none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from kafkalite.client import messages
@@ -37,14 +37,6 @@ class GroupVersion:
 
 class TransactionalClient(BlockingClient):
     """A BlockingClient that finds coordinators, follows them, and repeats what is safe to repeat (all of it here is)."""
-
-    def commit_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
-    ) -> None:
-        """Of a group without members. All of them, or an error. Raises ApiError (UNKNOWN_MEMBER_ID: it has members), RpcError."""
-        request = messages.commit_offsets_request(group_id, offsets)
-        timeout_s = self._request_s(timeout_ms)
-        self.run(self.routing.to_coordinator(messages.GROUP, group_id, request, messages.first_commit_error, timeout_s))
 
     def begin_transaction(
         self, wanted: GroupVersion, member: str, *, transaction_timeout_ms: int, timeout_ms: int | None = None

@@ -5,26 +5,21 @@
     draining   it gets nothing new, and the controller moves its replicas to other brokers
 
 It is a setting, so that it survives every crash, holds also for a broker that is not alive, and Kafka's own tools can read and change it.
-A broker whose log directories are all cordoned (`cordoned.log.dirs`) says so in its registration, and counts as cordoned, too.
+A broker whose log directories are all cordoned (`cordoned.log.dirs`) says so in its registration, and counts as cordoned, too. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafkalite.coordination import paths
-from kafkalite.coordination.config_znodes import decode_config
-from kafkalite.coordination.coordinator import Coordinator
-from kafkalite.coordination.registration import registered_brokers
-from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ConfigError
 from kafkalite.model import BrokerId, BrokerInfo
 
 BROKER_STATE = "broker.state"
 ACTIVE, CORDONED, DRAINING = "active", "cordoned", "draining"
 STATES = (ACTIVE, CORDONED, DRAINING)
-
-_ENTITY_TYPE = "brokers"
+#: Of a broker whose log directories are all cordoned. Not a value of the setting: `broker.state` does not end it.
+DISKS_CORDONED = "cordoned (cordoned.log.dirs)"
 
 
 def check_state(value: str) -> str:
@@ -48,21 +43,4 @@ def closed_among(settings: Mapping[BrokerId, Mapping[str, str]]) -> dict[BrokerI
 
 def closed_brokers(states: Mapping[BrokerId, str], live: Iterable[BrokerInfo]) -> dict[BrokerId, str]:
     """The brokers that take no new replicas, by their states and by what live brokers registered."""
-    return {info.broker_id: CORDONED for info in live if info.is_cordoned} | dict(states)
-
-
-async def read_closed(coordinator: Coordinator, brokers: Iterable[BrokerId]) -> dict[BrokerId, str]:
-    """Those of `brokers` that take no new replicas, as ZooKeeper says now. Settings that cannot be read close nothing."""
-    ids = sorted(brokers)
-    found = await coordinator.get_many(
-        [*(paths.config_entity(_ENTITY_TYPE, str(id_)) for id_ in ids), *map(paths.broker, ids)]
-    )
-    live, _ = registered_brokers(ids, found[len(ids) :])
-    settings: dict[BrokerId, Mapping[str, str]] = {}
-    for id_, each in zip(ids, found[: len(ids)], strict=True):
-        if each is not None:
-            try:
-                settings[id_] = decode_config(each[0], paths.config_entity(_ENTITY_TYPE, str(id_)))
-            except ZnodeError:
-                continue  # `health` reports it
-    return closed_brokers(closed_among(settings), live.values())
+    return {info.broker_id: DISKS_CORDONED for info in live if info.is_cordoned} | dict(states)

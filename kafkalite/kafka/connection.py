@@ -158,6 +158,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 size = _LENGTH(view, start)[0]
                 first = start + 4
                 least = frames.LEAST_BYTES if self.authenticator is None else frames.LEAST_TOKEN_BYTES
+                # Of nearly all frames `why_refused` has nothing to say: none above the limit, none that only Produce may send.
                 is_usual = least <= size <= self.max_request_bytes and size <= frames.MAX_OTHER_REQUEST_BYTES
                 if not is_usual and (why := frames.why_refused(view[first:stop], size, least, self.max_request_bytes)):
                     self.refuse("frame.length", why)

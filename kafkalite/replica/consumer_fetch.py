@@ -283,10 +283,10 @@ class ConsumerFetchHandler:
         offset = entry.fetch_offset
         high_watermark = partition.high_watermark
         start = log.log_start_offset
-        divergence = _divergence(entry, log) if entry.last_fetched_epoch >= 0 else None
         if offset > log.log_end_offset and partition.leader is not None and self._hosted.may_be_replaced(partition):
             # Its successor may have these records. A consumer that hears "out of range" goes back to its beginning, or leaves some out.
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        divergence = _divergence(entry, log) if entry.last_fetched_epoch >= 0 else None
         if offset < start or (offset > log.log_end_offset and divergence is None):
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
         if entry.records_size:

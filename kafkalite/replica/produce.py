@@ -153,7 +153,7 @@ class ProduceHandler:
         """Append to at most this number of further partitions, and to fewer if that takes long; True if none is left."""
         partitions, acks, results = request.partitions, request.acks, request.results
         hosted = self._hosted
-        refusal = self._refusal(acks) if acks != 1 or self._is_closed else ErrorCode.NONE
+        refusal = self._refusal(acks)
         has_lease = hosted.usable()
         failed = 0
         first, end = request.position, min(request.position + at_most, len(partitions))
@@ -204,7 +204,7 @@ class ProduceHandler:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if self._is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if acks == -1 and self._hosted.wheel.count >= MAX_WAITING:
+        if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         return ErrorCode.NONE
 

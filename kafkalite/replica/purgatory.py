@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_OFFSET, Offset
@@ -48,12 +48,12 @@ class DeadlineWheel:
         self._order: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_bucket = -1
-        self.count = 0
+        self._count = 0
         #: The node stops: an operation that would wait again is answered instead.
         self.is_closed = False
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
     def add(self, waiting: Waiting, delay_ms: int) -> None:
         """From now on `waiting` has a deadline, `delay_ms` from now."""
@@ -62,11 +62,11 @@ class DeadlineWheel:
         bucket = math.ceil((loop.time() + delay_ms / 1000) / self._grain_s)
         waiting.bucket = bucket
         members = self._buckets.get(bucket)
-        self.count += 1
+        self._count += 1
         if members is not None:
             members[waiting] = None
             return
-        if len(self._buckets) > 2 * self.count + _SPARE_BUCKETS:
+        if len(self._buckets) > 2 * self._count + _SPARE_BUCKETS:
             self._buckets = {moment: members for moment, members in self._buckets.items() if members}
             self._order = sorted(self._buckets)
         self._buckets[bucket] = {waiting: None}
@@ -80,7 +80,7 @@ class DeadlineWheel:
             members = self._buckets.get(waiting.bucket)
             if members is not None and waiting in members:
                 del members[waiting]
-                self.count -= 1
+                self._count -= 1
             waiting.bucket = -1
 
     def expire_all(self) -> None:
@@ -112,7 +112,7 @@ class DeadlineWheel:
 
     def _expire_bucket(self, bucket: int) -> None:
         members = self._buckets.pop(bucket, {})
-        self.count -= len(members)
+        self._count -= len(members)
         for waiting in members:
             waiting.bucket = -1
         for waiting in members:
@@ -125,7 +125,7 @@ class DelayedProduce(Waiting):
     __slots__ = ("_done", "_wheel", "is_done", "pending", "results", "waiters")
 
     def __init__(self, wheel: DeadlineWheel, size: int, done: ProduceDone) -> None:
-        self.bucket = -1
+        super().__init__()
         self._wheel = wheel
         self._done = done
         self.results: list[ProducedPartition | None] = [None] * size
@@ -148,7 +148,7 @@ class DelayedProduce(Waiting):
             self._wheel.discard(self)
         self.waiters = []
         assert all(self.results)
-        self._done(tuple(self.results))  # type: ignore[arg-type] # all of them are there
+        self._done(cast("tuple[ProducedPartition, ...]", tuple(self.results)))
 
     def expire(self) -> None:
         """What is not settled has timed out; the records may yet be committed."""

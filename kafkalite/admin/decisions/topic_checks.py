@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
+from kafkalite.coordination.broker_states import STATES
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import MAX_NAME_LENGTH, BrokerId
@@ -111,7 +112,7 @@ def closed_text(closed: Mapping[BrokerId, str]) -> str:
 def check_open(brokers: Iterable[BrokerId], closed: Mapping[BrokerId, str]) -> None:
     """Whether all of these take new replicas. Raises ApiError INVALID_REPLICA_ASSIGNMENT."""
     for broker in sorted(set(brokers) & closed.keys()):
-        reason = (
-            f"broker {broker} is {closed[broker]}: it takes no new replicas (kafkalite admin broker uncordon {broker})"
-        )
+        state = closed[broker]
+        remedy = f" (kafkalite admin broker uncordon {broker})" if state in STATES else ""
+        reason = f"broker {broker} is {state}: it takes no new replicas{remedy}"
         raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

@@ -14,6 +14,8 @@ from kafkalite.protocol import wire
 
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1
+#: Settings of one broker whose values only that broker can check: it knows its directories.
+_CHECKED_THERE = frozenset({"cordoned.log.dirs"})
 #: config_source of a resource's own dynamic settings: of a topic, of a broker, of all brokers.
 _OF_TOPIC, _OF_BROKER, _OF_ALL_BROKERS = 1, 2, 3
 
@@ -141,9 +143,13 @@ async def alter_configs(
     request = wire.IncrementalAlterConfigsRequest
     configs = [request.AlterableConfig(key, _SET, value) for key, value in sorted(changes.items())]
     configs += [request.AlterableConfig(key, _DELETE, None) for key in deletions]
-    wanted = request.AlterConfigsResource(resource.resource_type, resource.name, configs)
-    answer = await client.call_controller(
-        request([wanted], validate_only=False), lambda each: [r.error_code for r in each.responses], timeout_s=timeout_s
-    )
+    message = request([request.AlterConfigsResource(resource.resource_type, resource.name, configs)])
+    if resource.broker_id is not None and any(each.name in _CHECKED_THERE for each in configs):
+        await client.metadata((), timeout_s=timeout_s)
+        answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)
+    else:
+        answer = await client.call_controller(
+            message, lambda each: [r.error_code for r in each.responses], timeout_s=timeout_s
+        )
     [result] = answer.responses
     refuse(result.error_code, result.error_message)

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from kafkalite.client.admin.configs import ConfigResource, alter_configs
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import broker_config, check_cordoned, cordoned_among
 from kafkalite.errors import ApiError, ConfigError, ErrorCode
+from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
@@ -103,6 +106,46 @@ async def test_of_the_file_it_holds_from_the_start(tmp_path: Path) -> None:
         await _until_closed(cluster, closed=True)
         assert await _create(client, "t") == ErrorCode.INVALID_REPLICATION_FACTOR
         assert await _dirs(client) == {"a": (True, 0)}
+        client.close()
+
+
+async def test_its_own_broker_checks_it_and_says_what_ends_it(tmp_path: Path) -> None:
+    own = {number: {"log.dirs": [str(tmp_path / f"{number}")]} for number in (1, 2)}
+    async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS, own_settings=own) as cluster:
+        client = await _client(cluster, 2)
+        for value in ("/unknown", str(tmp_path / "1")):  # this broker cannot know whether broker 1 has it
+            assert await _cordon(client, value) == ErrorCode.INVALID_REQUEST
+        async with AsyncClient.connect([str(cluster.nodes[2].endpoints["kafka"])]) as ours:
+            resource = ConfigResource.broker(BrokerId(1))
+            with pytest.raises(ApiError, match=r"is not one of log\.dirs"):  # so our client asks that broker
+                await alter_configs(ours, resource, {"cordoned.log.dirs": "/unknown"})
+            await alter_configs(ours, resource, {"cordoned.log.dirs": "*"})
+        request = wire.CreateTopicsRequest
+        assigned = [request.CreatableReplicaAssignment(0, [1])]
+        async with asyncio.timeout(150):
+            while True:
+                answer = await client.ask(
+                    request([request.CreatableTopic("t", -1, -1, assigned)], 10_000, validate_only=True), 7
+                )
+                if answer.topics[0].error_code:
+                    break
+        assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert answer.topics[0].error_message.endswith(
+            "broker 1 is cordoned (cordoned.log.dirs): it takes no new replicas"
+        )
+        client.close()
+
+
+async def test_it_survives_a_restart(tmp_path: Path) -> None:
+    async with LoopbackCluster(tmp_path, nodes=1, settings=_SETTINGS) as cluster:
+        client = await _client(cluster)
+        assert await _cordon(client, "*") == 0
+        client.close()
+        await cluster.stop(1)
+        await cluster.start(1)
+        client = await _client(cluster)
+        await _until_closed(cluster, closed=True)
+        assert list((await _dirs(client)).values()) == [(True, 0)]
         client.close()
 
 

@@ -49,7 +49,9 @@ async def test_a_coordinator_that_was_replaced_cannot_confirm_the_end_of_a_trans
     assert await producer.end(committed=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_an_abort_that_comes_while_its_partitions_are_added_is_to_be_repeated(broker: Broker) -> None:
+async def test_an_abort_that_comes_while_its_partitions_are_added_is_to_be_repeated(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """librdkafka sends it without waiting for the answer about the partitions; INVALID_TXN_STATE would be fatal for it."""
     await broker.create("t")
     client, other = await broker.client(), await broker.client()
@@ -60,14 +62,14 @@ async def test_an_abort_that_comes_while_its_partitions_are_added_is_to_be_repea
     def hold(*args: Any, **more: Any) -> None:
         held.append((args, more))
 
-    broker.services.partitions.append_internal = hold  # type: ignore[method-assign]
+    monkeypatch.setattr(broker.services.partitions, "append_internal", hold)
     adding = asyncio.ensure_future(producer.add(version=0))
     while not held:
         await asyncio.sleep(0)
     again = Producer(other)
     again.id, again.epoch = producer.id, producer.epoch
     assert await again.end(committed=False, version=1) == ErrorCode.CONCURRENT_TRANSACTIONS
-    broker.services.partitions.append_internal = real  # type: ignore[method-assign]
+    monkeypatch.undo()
     for args, more in held:
         real(*args, **more)
     assert await adding == 0

@@ -144,8 +144,13 @@ class AlterConfigHandlers:
         topic_config(TopicConfig(), topic_settings(after))  # valid one by one, they may contradict each other
         if broker_id == self._services.broker_id and ADVERTISED in after:
             kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
-        if broker_id == self._services.broker_id and CORDONED_LOG_DIRS in after:
-            check_cordoned(self._services.static_config.log_dirs, after[CORDONED_LOG_DIRS])
+        if broker_id is not None and (cordoned := after.get(CORDONED_LOG_DIRS, "")) != before.get(
+            CORDONED_LOG_DIRS, ""
+        ):
+            if broker_id != self._services.broker_id:
+                text = f"{CORDONED_LOG_DIRS}: broker {broker_id} knows its directories; send the request to that broker"
+                raise api_error(ErrorCode.INVALID_REQUEST, text)
+            check_cordoned(self._services.static_config.log_dirs, cordoned)
         if broker_id is not None and (state := state_of(after)) != state_of(before):
             await self._services.check_broker_state(broker_id, state)
         unchanged = validate_only or after == before
