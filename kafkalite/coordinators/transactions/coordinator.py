@@ -138,9 +138,13 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
         *,
         client_version: int = 0,
+        patience_s: float = 0.0,
     ) -> None:
-        """`client_version`: the producer's transaction.version."""
+        """`client_version`: the producer's transaction.version. `patience_s`: how long to wait for the markers of the transaction before."""
         partition, entry = self._find(transactional_id)
+        if patience_s and rules.waits_for_markers(entry.transaction, producer_id, producer_epoch):
+            await self.wait_complete(partition, [transactional_id], patience_s)
+            partition, entry = self._find(transactional_id)
         now = self._services.clock.wall_ms()
         target = rules.add_partitions(entry.transaction, producer_id, producer_epoch, partitions, now, client_version)
         self._check_free(entry)
@@ -257,6 +261,23 @@ class TransactionCoordinator:
         self._services.supervisor.spawn(
             f"transaction.{entry.transaction.transactional_id}", self._finish(partition, entry), Policy.ISOLATED
         )
+
+    async def wait_complete(
+        self, partition: TransactionPartition, transactional_ids: Sequence[str], limit_s: float
+    ) -> bool:
+        """Whether none of these transactions waits for markers any more, after `limit_s` at most."""
+
+        def done() -> bool:
+            slots = [partition.slots.get(each) for each in transactional_ids]
+            return not any(entry and entry.transaction and entry.transaction.state in rules.PREPARED for entry in slots)
+
+        try:
+            async with asyncio.timeout(limit_s):
+                while not done() and self.log.ready_state(partition.index) is partition:
+                    await partition.completion.wait()
+        except TimeoutError:
+            pass
+        return done()
 
     async def _finish(self, partition: TransactionPartition, entry: TransactionEntry) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions import decisions
@@ -17,7 +17,7 @@ from kafkalite.coordinators.transactions.decisions import Decision
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
+from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse
 from kafkalite.extension.transaction_groups import group_of
 from kafkalite.model import TRANSACTION_TOPIC, ProducerId
 from kafkalite.telemetry.logs import get_logger
@@ -91,7 +91,8 @@ class TransactionGroups:
                 committed=sum(target.state is TransactionState.PREPARE_COMMIT for target in targets),
                 aborted=sum(target.state is TransactionState.PREPARE_ABORT for target in targets),
             )
-        done = await self._wait_complete(partition, request.members, min(request.wait_ms / 1000, _MAX_WAIT_S))
+        ids = [member.transactional_id for member in request.members]
+        done = await self._transactions.wait_complete(partition, ids, min(request.wait_ms / 1000, _MAX_WAIT_S))
         return EndTxnGroupResponse(ErrorCode.NONE, was_decided, done)
 
     def _check_free(self, partition: TransactionPartition, group: str) -> None:
@@ -168,23 +169,6 @@ class TransactionGroups:
                 self._transactions.finish(partition, entry)
         if not outcome.done():
             outcome.set_result(failure)
-
-    async def _wait_complete(
-        self, partition: TransactionPartition, members: Sequence[TransactionMember], limit_s: float
-    ) -> bool:
-        """Whether no transaction of `members` waits for markers any more."""
-
-        def done() -> bool:
-            slots = [partition.slots.get(member.transactional_id) for member in members]
-            return not any(entry and entry.transaction and entry.transaction.state in rules.PREPARED for entry in slots)
-
-        try:
-            async with asyncio.timeout(limit_s):
-                while not done() and self._transactions.log.ready_state(partition.index) is partition:
-                    await partition.completion.wait()
-        except TimeoutError:
-            pass
-        return done()
 
 
 def _too_large(transactions: int) -> ApiError:

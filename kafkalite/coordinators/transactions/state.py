@@ -166,6 +166,15 @@ def _check_producer(known: Transaction | None, producer_id: int, producer_epoch:
     return known
 
 
+def waits_for_markers(known: Transaction | None, producer_id: int, producer_epoch: int) -> bool:
+    """Whether the next transaction of this producer has to wait for the markers of the last one."""
+    return (
+        known is not None
+        and known.state in PREPARED
+        and (known.producer_id, known.producer_epoch) == (producer_id, producer_epoch)
+    )
+
+
 def add_partitions(
     known: Transaction | None,
     producer_id: int,

@@ -29,6 +29,9 @@ _SHARES_FROM = 6
 #: From this version on EndTxn bumps the epoch, and AddPartitionsToTxn knows TRANSACTION_ABORTABLE (KIP-890).
 _BUMPS_FROM = 5
 _ABORTABLE_FROM = 5
+#: How long the first partitions of a transaction wait for the markers of the one before. With CONCURRENT_TRANSACTIONS clients would
+#: come again 20 ms later, and librdkafka takes an abort in between for a fatal error, since it is sent while none is open.
+_MARKERS_PATIENCE_S = 0.1
 _, _DESCRIBE_TOPIC = KAFKA["DescribeTransactions"]
 [_LIST_TRANSACTION] = KAFKA["ListTransactions"]
 
@@ -136,6 +139,7 @@ class TransactionHandlers:
                 message.v3_and_below_topics,
                 verify_only=False,
                 is_old=request.version < 2,
+                patience_s=_MARKERS_PATIENCE_S,
             )
             return response(results_by_topic_v3_and_below=results)
         # Side by side: each that adds waits for replication.
@@ -175,6 +179,7 @@ class TransactionHandlers:
         is_old: bool,
         client_version: int = 0,
         knows_abortable: bool = False,
+        patience_s: float = 0.0,
     ) -> list[wire.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
         wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
         names = list(dict.fromkeys(topic.name for topic in topics))
@@ -199,7 +204,12 @@ class TransactionHandlers:
                         codes[key] = int(code)
                 else:
                     await self._transactions.add_partitions(
-                        transactional_id, producer_id, epoch, wanted, client_version=client_version
+                        transactional_id,
+                        producer_id,
+                        epoch,
+                        wanted,
+                        client_version=client_version,
+                        patience_s=patience_s,
                     )
                     codes = dict.fromkeys(wanted, 0)
             except ApiError as error:
@@ -226,7 +236,11 @@ class TransactionHandlers:
         code = 0
         try:
             await self._transactions.add_partitions(
-                message.transactional_id, message.producer_id, message.producer_epoch, [owner]
+                message.transactional_id,
+                message.producer_id,
+                message.producer_epoch,
+                [owner],
+                patience_s=_MARKERS_PATIENCE_S,
             )
         except ApiError as error:
             code = _fenced(error.code, is_old=request.version < 2)

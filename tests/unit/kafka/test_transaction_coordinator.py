@@ -76,6 +76,37 @@ async def test_an_abort_that_comes_while_its_partitions_are_added_is_to_be_repea
     assert await again.end(committed=False, version=1) == 0
 
 
+async def test_the_next_transaction_waits_a_moment_for_the_markers_of_the_last_one(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka sends an abort directly behind partitions that were refused: as nothing is open then, the producer would end."""
+    await broker.create("t")
+    producer = Producer(await broker.client())
+    await producer.start()
+    await producer.add()
+    await producer.send(b"kept")
+    real, held = broker.services.partitions.append_internal, []
+
+    def hold_markers(timeout_ms: int, partitions: Any, done: Any, **more: Any) -> None:
+        if partitions[0][0].topic == "t":
+            held.append((timeout_ms, partitions, done, more))
+        else:
+            real(timeout_ms, partitions, done, **more)
+
+    monkeypatch.setattr(broker.services.partitions, "append_internal", hold_markers)
+    assert await producer.end(committed=True, version=1) == 0
+    assert await producer.add_once(version=0) == ErrorCode.CONCURRENT_TRANSACTIONS, "the markers take long"
+    adding = asyncio.ensure_future(producer.add_once(version=0))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert held and not adding.done()
+    monkeypatch.undo()
+    for timeout_ms, partitions, done, more in held:
+        real(timeout_ms, partitions, done, **more)
+    assert await adding == 0
+    assert await producer.end(committed=False, version=1) == 0
+
+
 async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()

@@ -33,6 +33,13 @@ class Producer:
         return int(answer.error_code)
 
     async def add(self, topic: str = "t", version: int = 3) -> int:
+        """Repeated while the transaction before has no markers."""
+        while True:
+            code = await self.add_once(topic, version)
+            if code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                return code
+
+    async def add_once(self, topic: str = "t", version: int = 3) -> int:
         request = wire.AddPartitionsToTxnRequest
         topics = [request.AddPartitionsToTxnTopic(topic, [0])]
         one = request.AddPartitionsToTxnTransaction(self.name, self.id, self.epoch, verify_only=False, topics=topics)
@@ -43,14 +50,11 @@ class Producer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=topics,
         )
-        while True:
-            answer = await self.client.ask(message, version)
-            results = (
-                answer.results_by_transaction[0].topic_results if version >= 4 else answer.results_by_topic_v3_and_below
-            )
-            code = int(results[0].results_by_partition[0].partition_error_code)
-            if code != ErrorCode.CONCURRENT_TRANSACTIONS:
-                return code
+        answer = await self.client.ask(message, version)
+        results = (
+            answer.results_by_transaction[0].topic_results if version >= 4 else answer.results_by_topic_v3_and_below
+        )
+        return int(results[0].results_by_partition[0].partition_error_code)
 
     async def send(self, value: bytes) -> int:
         records = batch(
