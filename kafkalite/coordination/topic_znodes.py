@@ -148,7 +148,7 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
     """/brokers/topics/T/partitions/P/state. The partition epoch is the znode's version, hence not in the value.
 
     The eligible leader replicas carry the version that this write makes, because they hold for this very value. Any other
-    write over it (by an older node, or by hand) makes them void (ADR 16).
+    write over it (by an older node, or by hand) makes them void (ADR 16). A znode that was created again with this value has version 0.
     """
     value: dict[str, object] = {
         "version": 1,
@@ -186,7 +186,7 @@ def decode_partition_state(data: bytes, zk_version: int, path: str = "") -> Lead
 
 def _eligible(reader: JsonReader, isr: Replicas, zk_version: int) -> tuple[Replicas, Replicas]:
     """The eligible leader replicas and the last known ones. A list that cannot be used is void."""
-    if reader.fields.get("elr_at") != zk_version:
+    if reader.fields.get("elr_at") != zk_version and zk_version > 0:
         return (), ()
     found: list[Replicas] = []
     for name in ("elr", "last_known_elr"):

@@ -21,6 +21,7 @@ from kafkalite.testing.simulation.topics import settings_of
 from kafkalite.testing.simulation.workloads.clients import client_of
 
 if TYPE_CHECKING:
+    from kafkalite.testing.simulation.checkers.cluster import Partition, StateZnode
     from kafkalite.testing.simulation.run import Simulation
 
 Undo = Callable[[], None]
@@ -28,7 +29,7 @@ Undo = Callable[[], None]
 MORE = frozenset(
     {
         FaultKind.POWER_ONE, FaultKind.SETTINGS, FaultKind.FILE, FaultKind.MOVES, FaultKind.VANISH, FaultKind.ZK_AWAY,
-        FaultKind.LATE, FaultKind.FULL, FaultKind.ZK_LAG,
+        FaultKind.LATE, FaultKind.FULL, FaultKind.ZK_LAG, FaultKind.PUT_BACK,
     }
 )  # fmt: skip
 #: The delay of one way from a client to a node.
@@ -62,6 +63,8 @@ class MoreFaults:
         self._world = simulation.world
         self._orders = 0
         self._vanished: dict[str, list[tuple[str, bytes]]] = {}
+        #: Of their partitions: state and AR.
+        self._vanished_states: dict[Partition, tuple[StateZnode, tuple[int, ...]]] = {}
         self._changed: dict[str, set[str]] = {}
 
     def finish(self) -> None:
@@ -85,6 +88,8 @@ class MoreFaults:
                 return self._moves(number, name)
             case FaultKind.VANISH:
                 return self._vanish(number)
+            case FaultKind.PUT_BACK:
+                return self._copy_states()
             case FaultKind.ZK_AWAY:
                 if not self._world.zookeeper.is_up:
                     return None
@@ -108,14 +113,15 @@ class MoreFaults:
         """
         simulation = self._simulation
         number = simulation.plan.node_names.index(name) + 1
-        for partition, state in simulation.zk.states.items():
+        present = {each: (state, simulation.assigned(each)) for each, state in simulation.zk.states.items()}
+        for partition, (state, assigned) in {**present, **self._vanished_states}.items():
             if partition[0] not in simulation.plan.all_topics:
                 continue
-            if number not in simulation.assigned(partition):
+            if number not in assigned:
                 continue
             others = [simulation.plan.node_names[each - 1] for each in state.isr if each != number]
             if last and tuple(state.isr) == (number,):
-                others = [simulation.plan.node_names[each - 1] for each in simulation.assigned(partition)]
+                others = [simulation.plan.node_names[each - 1] for each in assigned]
             if number in state.isr and not simulation.copies.is_complete_without(name, partition, others):
                 return False
         return True
@@ -269,13 +275,27 @@ class MoreFaults:
         if not saved:
             return None
         self._vanished[topic] = saved
+        states = self._simulation.zk.states
+        gone = {each: (states[each], self._simulation.assigned(each)) for each in states if each[0] == topic}
+        self._vanished_states.update(gone)
         self._world.zookeeper.poke(*(Delete(path) for path, _ in sorted(saved, reverse=True)))
         return partial(self._return, topic)
 
     def _return(self, topic: str) -> None:
         saved = self._vanished.pop(topic, None)
+        self._vanished_states = {each: known for each, known in self._vanished_states.items() if each[0] != topic}
         if saved is not None and self._world.zookeeper.peek(f"/brokers/topics/{topic}") is None:
             self._world.zookeeper.poke(*(Create(path, data) for path, data in sorted(saved)))
+
+    def _copy_states(self) -> Undo:
+        tree = self._world.zookeeper.tree
+        return partial(self._put_back, [each for each in tree.persistent() if each[0].endswith("/state")])
+
+    def _put_back(self, copied: list[tuple[str, bytes]]) -> None:
+        zookeeper = self._world.zookeeper
+        for path, data in sorted(copied):
+            if zookeeper.peek(path) not in (None, data):
+                zookeeper.poke(Delete(path), Create(path, data))
 
     def _lag(self, number: int, name: str) -> Undo:
         session_s = int(self._simulation.plan.settings["zookeeper.session.timeout.ms"]) / 1000

@@ -45,6 +45,9 @@ class FaultKind(Enum):
     FILE = "file"  # one segment's file answers an error (ENOENT, EIO, no descriptor, no memory) for `for`
     MOVES = "moves"  # every replica of the node is ordered to its other disk at once, and some back after `for`
     VANISH = "vanish"  # a topic's znodes are gone without a request, and come back as they were after `for`
+    #: The partitions' states are what they were `for` before: ZooKeeper was restored from a copy. Not drawn: clients may lose what they wrote
+    #: between the restore and the election that ends it.
+    PUT_BACK = "put_back"
     ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
     LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
     FULL = "full"  # its disks have no room left for `for`. Not drawn

@@ -188,7 +188,7 @@ class Simulation:
         try:
             if self.zk.touches_states(ops):
                 # Until now the ISR was the old one: each of its members had to have what is committed (invariant F8).
-                self.replicas.observe(self.views(), self.zk.states)
+                self.replicas.observe(self.views(), self.zk.present_states)
             self.zk.committed(zxid, host, ops)
             if self.plan.shares and self.zk.touches_states(ops):
                 self.shares.leaders_changed()
@@ -275,7 +275,7 @@ class Simulation:
             error = context.get("exception")
             raise Violation(f"an error that nobody sees: {context['message']}: {error!r}{where(error)}")
         views = self.views()
-        self.replicas.observe(views, self.zk.states)
+        self.replicas.observe(views, self.zk.present_states)
         self._trimming.check(views, self.zk.states)
 
     # --- nodes -----------------------------------------------------------------------------------

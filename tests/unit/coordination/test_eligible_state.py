@@ -58,6 +58,12 @@ def test_it_is_void_for_any_other_version() -> None:
         assert (read.isr, read.elr, read.last_known_elr) == (ids(3, 1), (), ())
 
 
+def test_it_holds_for_a_copy_that_was_put_back() -> None:
+    """The znode was removed and created again with its value, and has version 0."""
+    read = topic_znodes.decode_partition_state(topic_znodes.encode_partition_state(STATE), 0)
+    assert (read.isr, read.elr, read.last_known_elr) == (ids(3), ids(1, 2), ids(4))
+
+
 @pytest.mark.parametrize(
     "spoilt", [{"elr": "1"}, {"elr": [1, "2"]}, {"elr": [True]}, {"elr": [-1]}, {"last_known_elr": 5}, {"elr_at": None}]
 )

@@ -77,7 +77,15 @@ class ZkChecker:
         self._topics: dict[str, dict[str, Any]] = {}
         #: Members of the AR that have been in the ISR since they joined it: who of these is missing, is so by a fault.
         self._settled: dict[Partition, set[int]] = {}
+        self._latest_epochs: dict[Partition, int] = {}
+        #: Whose states are from an earlier time, until they have a later leader epoch than this one.
+        self._put_back: dict[Partition, int] = {}
         self.changes = 0
+
+    @property
+    def present_states(self) -> dict[Partition, StateZnode]:
+        """All but those that were put back from an earlier time."""
+        return {each: state for each, state in self.states.items() if each not in self._put_back}
 
     @staticmethod
     def touches_states(ops: Iterable[Op]) -> bool:
@@ -152,6 +160,8 @@ class ZkChecker:
         old = self.states.get(partition)
         detail = f"{partition} {old} -> {new} {where}"
         self.changes += 1
+        self._note_epoch(partition, new.leader_epoch, is_shell="by a shell" in where)
+        is_put_back = partition in self._put_back
         _demand(bool(new.isr), "the ISR is never empty", detail)
         _demand(len(set(new.isr)) == len(new.isr), "the ISR names each replica once", detail)
         _demand(new.leader == -1 or new.leader in new.isr, "the leader is in the ISR", detail)
@@ -168,18 +178,28 @@ class ZkChecker:
             clean = new.leader == -1 or new.leader in (*old.isr, *old.elr)
             # Everybody has lost its power: the most complete log leads (also at once after one that refuses to lead).
             clean = clean or (not old.elr and new.leader in old.last_known_elr)
-            _demand(clean or not moved, "only a member of the ISR or an eligible replica is elected", detail)
+            _demand(
+                clean or not moved or is_put_back, "only a member of the ISR or an eligible replica is elected", detail
+            )
             known_to_have = set(old.isr) | set(old.elr)
             _demand(set(new.elr) <= known_to_have, "only who was in sync or eligible is eligible", detail)
         # (A person with a shell puts back what was there.)
         if (old is None and "by a shell" not in where) or (old is not None and new.leader_epoch != old.leader_epoch):
             # Invariant F4: a controller that moves leaders has checked, in the same transaction, that it is still the controller.
             _demand(new.controller_epoch == self.controller_epoch, "only the present controller moves leaders", detail)
-        if new.leader != -1:
+        if new.leader != -1 and not is_put_back:
             known = self._leaders.setdefault((partition, new.leader_epoch), new.leader)
             _demand(known == new.leader, "one leader per epoch", detail)
         self.states[partition] = new
         self._settled.setdefault(partition, set()).update(new.isr)
+        if new.leader_epoch > self._put_back.get(partition, new.leader_epoch):
+            del self._put_back[partition]
+
+    def _note_epoch(self, partition: Partition, epoch: int, *, is_shell: bool) -> None:
+        latest = self._latest_epochs.get(partition, -1)
+        if is_shell and epoch < latest:
+            self._put_back[partition] = latest
+        self._latest_epochs[partition] = max(latest, epoch)
 
     def _assignment(self, partition: Partition) -> set[int]:
         data = self._read(f"/brokers/topics/{partition[0]}")
