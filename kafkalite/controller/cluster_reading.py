@@ -150,9 +150,14 @@ class ClusterReader:
 
     async def log_ends(self, ask: AskLogEnds, state: ControllerState) -> StatesRead:
         """The states, and where the logs of these replicas end."""
-        ends = await self._log_ends.ask(ask.replicas, state.brokers)
+        answers = await self._log_ends.ask(ask.replicas, state.brokers)
         found = await self._storage.read_states(tuple(sorted(ask.replicas)))
-        return dataclasses.replace(self._as_read(found, ask.purpose, ask.chunk), log_ends=ends)
+        return dataclasses.replace(
+            self._as_read(found, ask.purpose, ask.chunk),
+            log_ends=answers.ends,
+            leading=answers.leading,
+            unanswered=frozenset(answers.unanswered),
+        )
 
     def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int) -> StatesRead:
         topics = {partition.topic for partition in found.states}

@@ -12,7 +12,8 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
-from kafkalite.model import BrokerId, BrokerInfo, TopicPartition
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, BrokerInfo, LeaderEpoch, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.replication import LogEndsRequest, LogEndsResponse
@@ -28,7 +29,15 @@ _NEVER_S = 3600.0
 #: The delay before a broker is asked again that does not know its epoch yet.
 AGAIN_S = 0.05
 
-Ends = dict[TopicPartition, dict[BrokerId, LogEnd]]
+
+@dataclass(slots=True)
+class LogEndAnswers:
+    """`ends`: for every partition in the question. `leading`: the latest leader epoch in which a replica says that it leads. `unanswered`: of
+    the brokers that were asked."""
+
+    ends: dict[TopicPartition, dict[BrokerId, LogEnd]]
+    leading: dict[TopicPartition, LeaderEpoch]
+    unanswered: set[BrokerId]
 
 
 class LogEnds:
@@ -42,16 +51,17 @@ class LogEnds:
 
     async def ask(
         self, replicas: Mapping[TopicPartition, Sequence[BrokerId]], brokers: Mapping[BrokerId, BrokerInfo]
-    ) -> Ends:
-        """The answers of the first WAIT_S, for every partition in the question."""
-        ends: Ends = {partition: {} for partition in replicas}
+    ) -> LogEndAnswers:
+        """The answers of the first WAIT_S."""
+        answers = LogEndAnswers({partition: {} for partition in replicas}, {}, set())
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
         for partition, members in replicas.items():
             for broker in members:
                 if broker in brokers:
                     by_broker.setdefault(broker, []).append(partition)
+        answers.unanswered = set(by_broker)
         tasks = [
-            self._supervisor.spawn(f"controller.log_ends[{id_}]", self._ask(brokers[id_], by_broker[id_], ends))
+            self._supervisor.spawn(f"controller.log_ends[{id_}]", self._ask(brokers[id_], by_broker[id_], answers))
             for id_ in sorted(by_broker)
         ]
         try:
@@ -59,13 +69,13 @@ class LogEnds:
                 async with self._own_time.timeout(WAIT_S):
                     await asyncio.wait(tasks)
         except TimeoutError:
-            _log.warning("controller.log_ends_missing", partitions=len(ends))
+            _log.warning("controller.log_ends_missing", partitions=len(replicas))
         finally:
             for task in tasks:
                 task.cancel()
-        return ends
+        return answers
 
-    async def _ask(self, broker: BrokerInfo, partitions: list[TopicPartition], ends: Ends) -> None:
+    async def _ask(self, broker: BrokerInfo, partitions: list[TopicPartition], answers: LogEndAnswers) -> None:
         connection: RpcConnection | None = None
         try:
             while True:
@@ -85,8 +95,11 @@ class LogEnds:
                 assert isinstance(answer, LogEndsResponse)
                 for each in answer.ends:
                     partition = TopicPartition(each.topic, each.partition)
-                    if partition in ends:
-                        ends[partition][broker.broker_id] = (each.leader_epoch, each.log_end_offset)
+                    if partition in answers.ends:
+                        answers.ends[partition][broker.broker_id] = (each.leader_epoch, each.log_end_offset)
+                        latest = answers.leading.get(partition, NO_LEADER_EPOCH)
+                        answers.leading[partition] = max(latest, each.leads_in)
+            answers.unanswered.discard(broker.broker_id)
         except (RpcError, ApiError) as error:
             _log.info("controller.log_ends_refused", broker=broker.broker_id, error=str(error))
         finally:

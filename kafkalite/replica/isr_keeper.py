@@ -228,8 +228,8 @@ class IsrKeeper:
         self._notify([change])
 
     def report_epoch(self, partition: Partition, latest_epoch: LeaderEpoch) -> None:
-        """The log of a partition that this node is to lead has a later leader epoch than the command: as `report_ahead`, but who was in
-        sync in that epoch is not known."""
+        """This node knows a later leader epoch than the command's, in which it has not led: as `report_ahead`, but who was in sync in
+        that epoch is not known."""
         topic, number = partition.topic_partition
         change = IsrChange(
             topic,

@@ -11,7 +11,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
-from kafkalite.model import NO_TOPIC_ID, Offset, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, Offset, TopicPartition
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consumer_fetch import ConsumerFetchHandler
 from kafkalite.replica.decisions import strays
@@ -315,7 +315,9 @@ class ReplicaManager:
             hosted = self.hosted.get(key)
             log = self._logs.get(key) if hosted is None else hosted.log
             if log is not None and (hosted is None or hosted.storage_error is None):
-                ends.append(LogEnd(topic, number, log.latest_epoch, log.log_end_offset))
+                leader = None if hosted is None else hosted.leader
+                leads_in = NO_LEADER_EPOCH if leader is None else leader.leader_epoch
+                ends.append(LogEnd(topic, number, log.latest_epoch, log.log_end_offset, leads_in))
         return LogEndsResponse(tuple(ends))
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:

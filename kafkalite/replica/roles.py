@@ -13,8 +13,10 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import (
     NO_LEADER,
     NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
+    LeaderEpoch,
     Offset,
     TopicPartition,
 )
@@ -90,6 +92,8 @@ class Roles:
             if partition is not None and _is_behind(state, partition):
                 self._isr_keeper.report_ahead(partition)
             if partition is not None and state.leader_epoch < partition.leader_epoch:
+                if partition.leader is None:
+                    self._isr_keeper.report_epoch(partition, partition.leader_epoch)
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if partition is not None and partition.storage_error is not None:
                 partition = self._recreate(partition, state)
@@ -101,7 +105,8 @@ class Roles:
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
                 if state.leader != partition.leader_id:
                     # The znode was put back, and an election has used this epoch a second time. Records of two leaders in one epoch
-                    # could not be distinguished: refused like an earlier epoch, and `admin health` names it (ADR 74).
+                    # could not be distinguished: refused like an earlier epoch, and the next leader has to begin another one (ADR 74).
+                    self._isr_keeper.report_epoch(partition, LeaderEpoch(partition.leader_epoch + 1))
                     return ErrorCode.STALE_CONTROLLER_EPOCH
                 self._take_move(partition, state)
                 return ErrorCode.NONE  # already applied: nothing is truncated, no fetcher starts again (invariant 30)
@@ -110,6 +115,9 @@ class Roles:
                 if error is ErrorCode.NONE:
                     self._record_role(partition, "replica.leads", cause)
                 return error
+            if state.topic_id != NO_TOPIC_ID and partition.log.latest_epoch > state.leader_epoch:
+                # It would cut records that may be committed.
+                return self._ask_for_later_epoch(partition, state)
             self._become_follower(partition, state)
             self._record_role(
                 partition, "replica.offline_leader" if state.leader == NO_LEADER else "replica.follows", cause
@@ -272,15 +280,14 @@ class Roles:
 
     def _ask_for_later_epoch(self, partition: Partition, state: PartitionState) -> ErrorCode:
         """ZooKeeper was put back from an earlier time. If records of this epoch followed those of later ones in the log, its followers
-        would cut what is committed. The controller chooses a leader in an epoch behind them."""
+        would cut what is committed; and a leader of this epoch may lack what was committed in later ones. The controller chooses a leader in
+        an epoch behind them."""
         self._hosted.demote(partition)
         self._take_state(partition, state)
         partition.leader_id = NO_LEADER
         partition.is_settled = False
         latest = partition.log.latest_epoch
-        detail = (
-            f"commanded to lead in epoch {state.leader_epoch}, but its log has epoch {latest}: asks for a later one"
-        )
+        detail = f"a command names leader {state.leader} in epoch {state.leader_epoch}, but its log has epoch {latest}: asks for a later one"
         _log.warning("replica.epoch_went_back", partition=str(partition.topic_partition), detail=detail)
         self._hosted.history.record(str(partition.topic_partition), "replica.epoch_went_back", detail)
         self._isr_keeper.report_epoch(partition, latest)

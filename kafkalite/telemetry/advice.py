@@ -105,6 +105,12 @@ ADVICE = {
         "the controller repeats the command until it is answered or the broker's session ends",
         "check that broker: its process may be stopped, its disk may hang, its network may be down",
     ),
+    "state.put_back": Advice(
+        "the replicas refuse the earlier state. The controller asks for their log ends, and lets the most complete one lead as soon as fewer "
+        "than min.insync.replicas of them are missing: one of the others has each committed record then",
+        "start the missing brokers. If they are lost for good: with `admin config set --topic T unclean.leader.election.enable=true` the most "
+        "complete of the others leads within seconds; committed records that only the missing ones have are lost",
+    ),
     "command.refused": Advice(
         "the controller repeats the command when the broker or the partition changes",
         "check that broker's log (replica.…) and disks; after a restart the controller sends all its commands again",

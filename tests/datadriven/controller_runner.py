@@ -75,6 +75,7 @@ from kafkalite.controller.decisions.events import (
     BrokerCleared,
     BrokersChanged,
     BrokerSuspected,
+    Claim,
     ClusterRead,
     ControlledShutdownReceived,
     DeletionsRequested,
@@ -146,6 +147,8 @@ class Script:
         self.limits = ReassignmentLimits()
         self.min_insync = 1
         self.ends: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
+        self.leading: dict[TopicPartition, LeaderEpoch] = {}
+        self.unanswered: frozenset[BrokerId] = frozenset()
         self.order: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.adds: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.removals: dict[TopicPartition, PartitionRemoval] = {}
@@ -223,6 +226,12 @@ class Script:
                 self.unclean |= set(words)
             case "isr-changed":
                 self.handle(IsrsChanged(tuple(map(partition_of, words))))
+            case "knows-epoch":
+                self._knows_epoch(partition_of(words[0]), LeaderEpoch(int(words[1])))
+            case "leads":
+                self.leading[partition_of(words[0])] = LeaderEpoch(int(words[1]))
+            case "silent":
+                self.unanswered = frozenset(ids_of(words[0])) if words else frozenset()
             case "shutdown":
                 info = broker_of(words[0])
                 self.handle(ControlledShutdownReceived(info.broker_id, info.broker_epoch, token=1))
@@ -290,6 +299,11 @@ class Script:
                 names = {partition.topic for partition, _ in self.state.moves()}
                 pending = [MovesDue(self.limits, dict.fromkeys(sorted(names), self.min_insync))]
 
+    def _knows_epoch(self, partition: TopicPartition, epoch: LeaderEpoch) -> None:
+        """A replica says that it knows this leader epoch, in which it has not led."""
+        known = dataclasses.replace(self.znodes[partition], leader_epoch=epoch)
+        self.handle(IsrsChanged((partition,), {partition: Claim(known, has_resigned=True, is_epoch_only=True)}))
+
     def _copied(self, partition: TopicPartition) -> None:
         known, replicas = self.znodes[partition], self.topics[partition.topic].assignment[partition.partition]
         joining = [each for each in replicas if each in self.brokers and each not in known.isr]
@@ -314,7 +328,9 @@ class Script:
             case AskLogEnds(replicas, purpose, chunk):
                 say("ask " + " ".join(f"{each}:{','.join(map(str, replicas[each]))}" for each in replicas))
                 ends = {each: self.ends.get(each, {}) for each in replicas}
-                return dataclasses.replace(self._read(tuple(replicas), purpose, chunk), log_ends=ends)
+                read = self._read(tuple(replicas), purpose, chunk)
+                leading = dict(self.leading)
+                return dataclasses.replace(read, log_ends=ends, leading=leading, unanswered=self.unanswered)
             case WriteStates():
                 return self._write(effect)
             case Send(broker_id, command):

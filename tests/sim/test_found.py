@@ -141,3 +141,19 @@ def test_a_disk_that_did_not_answer_for_a_while_returns_without_a_hand(seed: int
 def test_a_disk_that_stays_away_after_it_hung_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Awaited, "after", lambda error: Awaited.OPERATOR)
     assert any(with_hanging_disks(seed)[0] is not None for seed in range(1, 4))
+
+
+@pytest.mark.checklist("F18")
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("crashed", [("controller", "leader"), ("all",)])
+def test_states_that_were_put_back_are_led_in_a_later_epoch(seed: int, crashed: tuple[str, ...]) -> None:
+    """The replicas knew a later epoch, refused the earlier one, and nobody led any more: the leader that knew who was in sync had died."""
+    kind = FaultKind.CRASH_ALL if crashed == ("all",) else FaultKind.CRASH
+    faults = [
+        Fault(3.0, FaultKind.PUT_BACK, "all", 6.01),
+        Fault(4.0, FaultKind.CRASH, f"node{1 + seed % 3}", 1.0),
+        Fault(6.0, FaultKind.CRASH, f"node{1 + (seed + 1) % 3}", 1.0),
+        *(Fault(9.0, kind, target, 4.0) for target in crashed),
+    ]
+    result = Simulation(plan(*faults, seed=seed, orders=False)).run()
+    assert result.violation is None, result.line()

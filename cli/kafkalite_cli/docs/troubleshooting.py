@@ -24,6 +24,7 @@ MEANS = {
     "disk.full": "A log directory has too little free space.",
     "disk.strays": "Directories that were set aside are older than `stray.delete.delay.ms`, and their records are not known to be elsewhere.",
     "command.unanswered": "The controller sent a command to a broker and has no response.",
+    "state.put_back": "A partition's znode is from an earlier time than what its replicas know: ZooKeeper was restored from a backup.",
     "command.refused": "A broker refused a command of the controller.",
     "znode.malformed": "A znode holds bytes that nodes would not write.",
     "replica.strays_refused": "When the node started, more of its replicas than `stray.max.fraction.percent` seemed to belong to no topic.",

@@ -15,7 +15,16 @@ from kafkalite.controller.decisions.eligible import LogEnd
 from kafkalite.controller.decisions.state import Leftover, Topic, Vanished
 from kafkalite.coordination.admin_znodes import NO_LIMITS, PartitionRemoval, RequestLimits
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, Replicas, TopicId, TopicPartition
+from kafkalite.model import (
+    BrokerEpoch,
+    BrokerId,
+    BrokerInfo,
+    LeaderAndIsr,
+    LeaderEpoch,
+    Replicas,
+    TopicId,
+    TopicPartition,
+)
 
 #: No limit (Kafka's Int.MAX).
 UNLIMITED = 2**31 - 1
@@ -26,8 +35,8 @@ UNLIMITED = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the leader of a partition knows, which is later than what ZooKeeper, or a command, said. `has_resigned`: it does not act as
-    the leader any more. `is_epoch_only`: only the leader epoch is certain; its log has it."""
+    """What a replica of a partition knows, which is later than what ZooKeeper, or a command, said. `has_resigned`: it does not act as
+    the leader any more. `is_epoch_only`: it has not led in this epoch, and only the epoch is certain."""
 
     state: LeaderAndIsr
     has_resigned: bool
@@ -367,7 +376,8 @@ class StatesRead:
 
     `modified`: the transaction (zxid) that wrote a state last; a broker whose epoch is larger has registered since.
     `malformed`: those that cannot be read, by partition. `min_insync`: min.insync.replicas by topic. `log_ends`: the
-    log ends that replicas have reported, None if none was asked.
+    log ends that replicas have reported, None if none was asked; `leading`: the latest leader epoch in which one of them says that it
+    leads; `unanswered`: the brokers that were asked and did not answer.
     """
 
     states: Mapping[TopicPartition, LeaderAndIsr | None]
@@ -378,6 +388,8 @@ class StatesRead:
     chunk: int = 500
     min_insync: Mapping[str, int] = field(default_factory=dict)
     log_ends: Mapping[TopicPartition, Mapping[BrokerId, LogEnd]] | None = None
+    leading: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
+    unanswered: frozenset[BrokerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, Replicas, TopicPartition
+from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
 
 
@@ -76,7 +76,17 @@ def on_replicas_doubtful(state: ControllerState, event: ReplicasDoubtful) -> Dec
 def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
     """Read again what leaders say they have changed; `Repair` because the notice may cross a broker's death."""
     known = tuple(partition for partition in event.partitions if state.replicas(partition) is not None)
-    return state, [ReadStates(known, Repair(claims=event.claims))] if known else []
+    later = {
+        partition: epoch for partition, epoch in state.later_epochs.items() if state.replicas(partition) is not None
+    }
+    claims = {}
+    for partition, claim in event.claims.items():
+        if not claim.is_epoch_only:
+            claims[partition] = claim
+        elif state.replicas(partition) is not None:
+            later[partition] = max(later.get(partition, NO_LEADER_EPOCH), claim.state.leader_epoch)
+    state = dataclasses.replace(state, later_epochs=later)
+    return state, [ReadStates(known, Repair(claims=claims))] if known else []
 
 
 def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:
@@ -127,10 +137,22 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
             base = None if last is None else vanished.put_back(last, found)
             if base is None and isinstance(event.purpose, Repair):
                 base = vanished.claimed(event.purpose.claims.get(partition), found)
-            if base is not None:
-                effects.append(Note("state.put_back", str(partition), f"written again: ISR {list(base.isr)}"))
-                found = base
-            choice = _wanted(state, partition, replicas, found, event, is_put_back=base is not None)
+            later = state.later_epochs.get(partition, NO_LEADER_EPOCH)
+            if (base or found).leader_epoch < later:
+                earlier = dataclasses.replace(base or found, leader_epoch=later)
+                choice = _of_earlier_state(state, partition, replicas, earlier, event)
+                if choice.state is not None:
+                    effects.append(
+                        Note("state.put_back", str(partition), f"replica {choice.state.leader} has the most")
+                    )
+                    found = earlier
+                elif base is not None:
+                    continue
+            else:
+                if base is not None:
+                    effects.append(Note("state.put_back", str(partition), f"written again: ISR {list(base.isr)}"))
+                    found = base
+                choice = _wanted(state, partition, replicas, found, event, is_put_back=base is not None)
             if choice.ask:
                 asking[partition] = choice.ask
                 continue
@@ -223,6 +245,31 @@ def _wanted(
     if choice.state is None:
         return choice
     return dataclasses.replace(choice, state=carried(found, choice.state, replicas, known, gone))
+
+
+def _of_earlier_state(
+    state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
+) -> _Wanted:
+    """The znode was put back from an earlier time, and nobody leads who knows which replicas were in sync later. `found`: with the later
+    epoch. It stays as it is until enough replicas say where their logs end."""
+    live = state.live(partition)
+    unclean = partition.topic in event.unclean_topics or _is_unclean(event.purpose)
+    if event.log_ends is None or partition not in event.log_ends:
+        return _Wanted(ask=tuple(replica for replica in replicas if replica in live))
+    if event.leading.get(partition, NO_LEADER_EPOCH) >= found.leader_epoch:
+        return _Wanted()  # it reports what it knows
+    if any(replica in event.unanswered for replica in replicas) and not unclean:
+        return _Wanted()  # it may be leading; either it answers the next time, or its session ends
+    wanted, is_lossy = vanished.most_complete(
+        replicas,
+        found,
+        state.epoch,
+        {id_: end for id_, end in event.log_ends[partition].items() if id_ in live},
+        doubtful={id_ for id_, broker in state.registered() if broker.doubts(partition)},
+        min_insync=event.min_insync.get(partition.topic, 1),
+        unclean=unclean,
+    )
+    return _Wanted(wanted, accepts_loss=is_lossy)
 
 
 def _chosen(

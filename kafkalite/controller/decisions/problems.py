@@ -29,6 +29,7 @@ def find_problems(
     return [
         *(("znode.malformed", path, f"{path}: {reason}; left alone") for path, reason in malformed),
         *_offline(state),
+        *_earlier_states(state),
         *_deletions(state),
         *_removals(state),
         *_deleted_topics(state),
@@ -58,6 +59,18 @@ def _offline(state: ControllerState) -> Iterator[Problem]:
         yield ("partition.offline", subject, detail)
     if len(offline) > MAX_NAMED:
         yield ("partition.offline", "", f"{number_of(len(offline) - MAX_NAMED, 'more partition')} without a leader")
+
+
+def _earlier_states(state: ControllerState) -> Iterator[Problem]:
+    """Partitions whose znodes were put back, and for which too few replicas have said where their logs end."""
+    for partition, later in sorted(state.later_epochs.items()):
+        known, replicas = state.partitions.get(partition), state.replicas(partition)
+        if known is None or replicas is None or known.leader_epoch >= later:
+            continue
+        live = state.live(partition)
+        missing = [replica for replica in replicas if replica not in live]
+        detail = f"{partition} has a state of leader epoch {known.leader_epoch}, its replicas know epoch {later}"
+        yield "state.put_back", str(partition), detail + (f"; replicas {missing} are missing" if missing else "")
 
 
 def _deletions(state: ControllerState) -> Iterator[Problem]:

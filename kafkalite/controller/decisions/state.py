@@ -143,6 +143,8 @@ class ControllerState:
     doubts: Mapping[TopicPartition, Mapping[BrokerId, LeaderEpoch]] = field(default_factory=dict)
     #: Partition -> the leader epoch whose leader was chosen though it may lack committed records.
     accepted_loss: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
+    #: Partition -> the leader epoch that its replicas know though its znode has an earlier one (vanished.py).
+    later_epochs: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
     #: What that request limits itself to, beside the cluster's limits.
     request_limits: RequestLimits = NO_LIMITS
     #: (partition, broker) whose files a step of a reassignment wanted gone, and which are.

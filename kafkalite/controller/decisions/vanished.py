@@ -4,20 +4,22 @@ The controller has the last states in memory. If a topic comes back without its 
 vanishes, it writes the last known one again, in a new leader epoch. A first state would count every live replica as in
 sync, and its epoch would be lower than those in the logs. The controller also stores the last states for its successors.
 States that were put back before it has seen them go get a new leader epoch, too. So do those that were put back before this controller
-read them first: only their leaders know that they are earlier ones, and say so.
+read them first: only their replicas know that they are earlier ones, and say so. If no leader of the later epoch is among them, nobody
+knows who was in sync. Then the replicas are asked for their log ends, and the most complete one leads, if those that were not asked are
+too few to have a committed record for themselves: it is in min.insync.replicas logs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from kafkalite.controller.decisions import elections
 from kafkalite.controller.decisions.effects import Decision, DropVanished, Effect, KeepVanished
-from kafkalite.controller.decisions.eligible import KnownReplicas, carried, without_doubtful
+from kafkalite.controller.decisions.eligible import KnownReplicas, LogEnd, by_completeness, carried, without_doubtful
 from kafkalite.controller.decisions.events import Claim
 from kafkalite.controller.decisions.state import ControllerState, Vanished
-from kafkalite.model import NO_LEADER, NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import NO_LEADER, NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 
 #: Topics whose last states are remembered; beyond it the oldest are dropped.
 MAX_VANISHED = 1_000
@@ -88,15 +90,43 @@ def put_back(known: LeaderAndIsr, found: LeaderAndIsr) -> LeaderAndIsr | None:
 
 def claimed(claim: Claim | None, found: LeaderAndIsr) -> LeaderAndIsr | None:
     """What to go on with if the leader knows a later state than the znode, which was put back before this controller read it first, or
-    has resigned though the znode names it; None: neither is so. Of a leader that knows only a later epoch, from its log, nothing else
-    is taken: the znode is what is known of the ISR."""
+    has resigned though the znode names it; None: neither is so."""
     if claim is None:
         return None
-    if claim.is_epoch_only:
-        later = claim.state.leader_epoch
-        return dataclasses.replace(found, leader_epoch=later) if found.leader_epoch < later else None
     is_same = (found.leader, found.leader_epoch) == (claim.state.leader, claim.state.leader_epoch)
     return put_back(claim.state, found) or (found if claim.has_resigned and is_same else None)
+
+
+def most_complete(
+    replicas: Sequence[BrokerId],
+    state: LeaderAndIsr,
+    epoch: ControllerEpoch,
+    log_ends: Mapping[BrokerId, LogEnd],
+    *,
+    doubtful: Collection[BrokerId],
+    min_insync: int,
+    unclean: bool,
+) -> tuple[LeaderAndIsr | None, bool]:
+    """The state with the most complete replica as its leader, alone in the ISR, and whether it may lack committed records.
+
+    A committed record is in `min_insync` logs. If fewer logs than that are unknown, a known one has it; and of two logs the one with the
+    later last epoch, or with more records of the same last epoch, has what the other one has of what is committed (as in Raft's elections).
+
+    Args:
+        state: from the earlier time, with the latest leader epoch that a replica knows.
+        doubtful: replicas that may have lost records: they do not count as known.
+        unclean: whether a leader may lack committed records.
+    Returns:
+        (None, False) as long as too many logs are unknown.
+    """
+    known = [replica for replica in replicas if replica in log_ends]
+    unknown = len(replicas) - sum(replica not in doubtful for replica in known)
+    is_lossy = unknown >= min(min_insync, len(replicas))
+    if not known or (is_lossy and not unclean):
+        return None, False
+    leader = by_completeness(known, log_ends)[0]
+    state = dataclasses.replace(state, elr=(), last_known_elr=())
+    return elections.with_epoch(state, leader, (leader,), epoch), is_lossy
 
 
 def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr, *, min_insync: int) -> LeaderAndIsr:

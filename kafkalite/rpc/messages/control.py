@@ -204,7 +204,7 @@ class IsrChange:
     is_ahead: bool = False
     #: ... and the sender does not act as the leader any more.
     has_resigned: bool = False
-    #: ... and knows only the leader epoch, from its log; the rest is as commanded.
+    #: ... and does not lead in it: only the leader epoch is certain, from the sender's log or from an earlier command.
     is_epoch_only: bool = False
 
 

@@ -85,12 +85,13 @@ class LogEndsRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """`leader_epoch`: of the last record, -1 if there is none."""
+    """`leader_epoch`: of the last record, -1 if there is none. `leads_in`: the leader epoch in which this replica leads, -1 if it does not."""
 
     topic: str
     partition: int
     leader_epoch: LeaderEpoch
     log_end_offset: Offset
+    leads_in: LeaderEpoch = NO_LEADER_EPOCH
 
 
 @kind(27)

@@ -294,7 +294,8 @@ class MoreFaults:
     def _put_back(self, copied: list[tuple[str, bytes]]) -> None:
         zookeeper = self._world.zookeeper
         for path, data in sorted(copied):
-            if zookeeper.peek(path) not in (None, data):
+            found = zookeeper.peek(path)
+            if found is not None and found[0] != data:
                 zookeeper.poke(Delete(path), Create(path, data))
 
     def _lag(self, number: int, name: str) -> Undo:

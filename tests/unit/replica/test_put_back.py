@@ -1,4 +1,4 @@
-"""A state znode that was put back from an earlier time: its leader says so, for nobody else knows."""
+"""A state znode that was put back from an earlier time: its replicas say so, for nobody else knows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartitio
 from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.isr_writer import Task
 from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.rpc.messages.replication import LogEndsRequest
 from tests.support.waiting import until
 from tests.unit.replica.conftest import TOPIC_ID, TestCluster
 
@@ -59,7 +60,8 @@ async def test_a_command_with_an_earlier_leader_epoch_is_refused_and_reported(ma
     assert (await cluster.command(1, earlier, is_init=True)).partitions
     assert [change.is_ahead for change in cluster.node(1).changes] == [True]
     assert (await cluster.command(2, earlier, is_init=True)).partitions
-    assert not cluster.node(2).changes, "only the leader knows which replicas are in sync"
+    (change,) = cluster.node(2).changes
+    assert change.is_ahead and change.is_epoch_only and change.leader_epoch == 3, "only the leader knows who is in sync"
 
 
 @pytest.mark.checklist("F18")
@@ -74,7 +76,6 @@ async def test_a_leader_whose_log_has_a_later_epoch_does_not_lead_and_reports_it
         await cluster.node(number).stop()
         await cluster.node(number).start()
     earlier = replace(state, leader_epoch=LeaderEpoch(1), partition_epoch=PartitionEpoch(0))
-    assert not (await cluster.command(2, earlier, is_init=True)).partitions
     answer = await cluster.command(1, earlier, is_init=True)
     assert [each.error for each in answer.partitions] == [ErrorCode.STALE_CONTROLLER_EPOCH]
     node = cluster.node(1)
@@ -83,9 +84,31 @@ async def test_a_leader_whose_log_has_a_later_epoch_does_not_lead_and_reports_it
     (change,) = node.changes
     assert (change.leader_epoch, change.partition_epoch, change.isr) == (3, 0, (1, 2))
     assert change.is_ahead and change.has_resigned and change.is_epoch_only
+    ends = node.manager.log_ends(LogEndsRequest((("t", 0),))).ends
+    assert [(each.leader_epoch, each.log_end_offset, each.leads_in) for each in ends] == [(3, 1, -1)]
     assert not (await cluster.command(1, replace(earlier, leader_epoch=LeaderEpoch(4)))).partitions
+    ends = node.manager.log_ends(LogEndsRequest((("t", 0),))).ends
+    assert [(each.leader_epoch, each.log_end_offset, each.leads_in) for each in ends] == [(4, 1, 4)]
     assert node.partition(T0).leader is not None
     assert node.partition(T0).log.epoch_and_end_offset_for(LeaderEpoch(3)) == (3, 1)
+
+
+@pytest.mark.checklist("F18")
+async def test_a_follower_whose_log_has_a_later_epoch_cuts_nothing_and_reports_it(make_cluster) -> None:
+    """The leader that the earlier znode names was not in sync later, and has none of the records of that time."""
+    cluster = await make_cluster(2)
+    state = await led_by_one(cluster)
+    await cluster.node(1).produce(T0, b"x")
+    await until(lambda: cluster.node(2).partition(T0).log.log_end_offset == 1)
+    await cluster.node(2).stop()
+    await cluster.node(2).start()
+    earlier = replace(state, leader_epoch=LeaderEpoch(1), partition_epoch=PartitionEpoch(0))
+    answer = await cluster.command(2, earlier, is_init=True)
+    assert [each.error for each in answer.partitions] == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    (change,) = cluster.node(2).changes
+    assert change.is_epoch_only and change.leader_epoch == 3
+    assert cluster.node(2).partition(T0).log.log_end_offset == 1
+    assert not (await cluster.command(2, replace(earlier, leader_epoch=LeaderEpoch(4)))).partitions
 
 
 @pytest.mark.checklist("F18")
@@ -98,6 +121,8 @@ async def test_another_leader_in_the_same_epoch_is_refused(make_cluster) -> None
     assert [each.error for each in answer.partitions] == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert cluster.node(2).partition(T0).leader is None
     assert cluster.node(2).partition(T0).leader_id == 1
+    (change,) = cluster.node(2).changes
+    assert change.is_epoch_only and change.leader_epoch == 4, "the next leader's epoch has to be behind it"
 
 
 async def test_a_command_with_the_same_state_is_not(make_cluster) -> None:
