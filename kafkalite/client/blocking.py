@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from kafkalite.client import messages
 from kafkalite.client.blocking_connection import BlockingConnection, ConnectTimeout
 from kafkalite.client.bootstrap import parse_bootstrap
+from kafkalite.client.bootstrap_rotation import BootstrapRotation
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.effects import Effect, Flow, LeaderRequest, Pause, Refresh, ToAny, ToLeaders, ToNode
 from kafkalite.client.exchange import Request
 from kafkalite.client.flows import Flows
-from kafkalite.client.node_order import NodeOrder
 from kafkalite.client.results import Metadata
 from kafkalite.client.retry import BootstrapFailed
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
@@ -86,7 +86,7 @@ class BlockingClient:
         self.view = ClusterView()
         self._dialling = self.config.security.open() if self.config.security is not None else None
         self._random = rng or random.Random()
-        self._order = NodeOrder(parse_bootstrap(self.config.bootstrap), self.view, self._random)
+        self._rotation = BootstrapRotation(parse_bootstrap(self.config.bootstrap), self.view, self._random)
         self._connections: dict[Endpoint, BlockingConnection] = {}
         self._unreachable: set[Endpoint] = set()
         #: Connections with an answer to come, which nothing else may be asked on meanwhile.
@@ -261,7 +261,7 @@ class BlockingClient:
                     error = failure
                     was_late = was_late or isinstance(failure, RpcTimeout | ConnectTimeout)
                     if isinstance(failure, RpcTimeout):
-                        self._order.was_late([endpoint], time.monotonic())
+                        self._rotation.was_late([endpoint], time.monotonic())
                 except ApiError as refusal:
                     if not is_retriable(refusal.code):
                         raise
@@ -367,7 +367,7 @@ class BlockingClient:
         return connection
 
     def _endpoints(self) -> list[Endpoint]:
-        in_turn = self._order.in_turn(time.monotonic(), self._unreachable)
+        in_turn = self._rotation.in_turn(time.monotonic(), self._unreachable)
         return [endpoint for endpoint in in_turn if endpoint not in self._awaited]
 
     def _request_s(self, timeout_ms: int | None) -> float:

@@ -8,9 +8,9 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkalite.client.bootstrap_rotation import BootstrapRotation
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.connection import Connection
-from kafkalite.client.node_order import NodeOrder
 from kafkalite.client.retry import Backoff
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -76,7 +76,7 @@ class Connections:
         self._connections: dict[Endpoint, Connection] = {}
         self._dialing: dict[Endpoint, asyncio.Task[Connection | KafkaliteError]] = {}
         self._dial_failures: dict[Endpoint, tuple[int, float, str]] = {}
-        self._order = NodeOrder(bootstrap, view, rng)
+        self._rotation = BootstrapRotation(bootstrap, view, rng)
 
     async def close(self) -> None:
         """Close them all; what waits for an answer fails."""
@@ -144,13 +144,13 @@ class Connections:
         return None if connection is None or connection.closed else connection
 
     def in_turn(self) -> list[Endpoint]:
-        """Every address we know; see NodeOrder."""
-        return self._order.in_turn(now(), self._dial_failures)
+        """Every address we know; see BootstrapRotation."""
+        return self._rotation.in_turn(now(), self._dial_failures)
 
     def was_late(self, endpoints: Iterable[Endpoint]) -> None:
         """Ask these last for a while."""
-        self._order.was_late(endpoints, now())
+        self._rotation.was_late(endpoints, now())
 
     def was_in_time(self, endpoint: Endpoint) -> None:
         """Ask it in its turn again."""
-        self._order.was_in_time(endpoint)
+        self._rotation.was_in_time(endpoint)

@@ -283,18 +283,18 @@ class HostedPartitions:
         return not led or any(not self.refusal(partition, -1) for partition in led)
 
     def _withhold(self, partition: Partition) -> None:
-        """Fenced: remember to look again."""
+        """Fenced: remember it until the lease is back."""
         self.counters.fenced_high_watermarks += 1
         self._withheld[partition] = None
         if self._recheck is None:
-            self._recheck = asyncio.get_running_loop().call_later(FENCE_RECHECK_S, self._look_again)
+            self._recheck = asyncio.get_running_loop().call_later(FENCE_RECHECK_S, self._release_withheld)
 
-    def _look_again(self) -> None:
+    def _release_withheld(self) -> None:
         self._recheck = None
         if not self._withheld:
             return
         if not self.usable():
-            self._recheck = asyncio.get_running_loop().call_later(FENCE_RECHECK_S, self._look_again)
+            self._recheck = asyncio.get_running_loop().call_later(FENCE_RECHECK_S, self._release_withheld)
             return
         withheld, self._withheld = self._withheld, {}
         for partition in withheld:

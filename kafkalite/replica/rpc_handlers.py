@@ -21,7 +21,7 @@ from kafkalite.telemetry.logs import get_logger
 _log = get_logger(__name__)
 
 
-class CommandOrder:
+class LatestConnection:
     """A controller commands over one connection at a time. What comes from one that it has given up is older than what it has said
     since, and would undo it."""
 
@@ -42,7 +42,7 @@ class CommandOrder:
 
 def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
     """By class of request."""
-    order = CommandOrder()
+    latest = LatestConnection()
 
     async def answer(outcome: Awaitable[Message]) -> Reply:
         return Reply(await outcome)
@@ -50,19 +50,19 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
     def leader_and_isr(request: RpcRequest) -> Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, LeaderAndIsrRequest)
-        order.check(request, request.message.controller_epoch)
+        latest.check(request, request.message.controller_epoch)
         return answer(manager.commands.leader_and_isr(request.message))
 
     def stop_replica(request: RpcRequest) -> Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, StopReplicaRequest)
-        order.check(request, request.message.controller_epoch)
+        latest.check(request, request.message.controller_epoch)
         return answer(manager.commands.stop_replica(request.message))
 
     def update_metadata(request: RpcRequest) -> Reply:
         only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
-        order.check(request, request.message.controller_epoch)
+        latest.check(request, request.message.controller_epoch)
         return Reply(manager.commands.update_metadata(request.message))
 
     def replica_fetch(request: RpcRequest) -> LateReply:

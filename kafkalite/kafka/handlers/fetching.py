@@ -206,7 +206,7 @@ class FetchHandlers:
             return
         if fetch.is_waiting:  # the client does not wait for that answer any more
             fetch.expire()
-        waiting.run_then(self._look_again(session, request), lambda _: self._await_memory(waiting))
+        waiting.run_then(self._update_refusals(session, request), lambda _: self._await_memory(waiting))
 
     def _taken_up(self, waiting: _Fetch) -> None:
         """The entries are what the client without a session wants."""
@@ -268,7 +268,7 @@ class FetchHandlers:
         topic_id = topic_ids.from_wire(wire_id)
         return topic_id, self._services.topic_name(topic_id)
 
-    def _look_again(self, session: ClientSession, request: Request) -> Steps[None]:
+    def _update_refusals(self, session: ClientSession, request: Request) -> Steps[None]:
         """ACLs have changed since its partitions were listed, or an id that nobody knew may be known now."""
         changes, fetch = self._rights(), session.fetch
         refusal_of = self._refusals(request)

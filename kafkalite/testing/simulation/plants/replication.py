@@ -22,7 +22,7 @@ from kafkalite.replica.decisions import leader
 from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.roles import Roles
-from kafkalite.replica.rpc_handlers import CommandOrder
+from kafkalite.replica.rpc_handlers import LatestConnection
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition
 from kafkalite.testing.simulation.plants.patch import Patch
 
@@ -216,4 +216,4 @@ def requests_are_read_once(patch: Patch) -> None:
 
 def late_commands(patch: Patch) -> None:
     """A command counts whenever it arrives, also over a connection that the controller has given up since."""
-    patch(CommandOrder, "check", lambda self, request, epoch: None)
+    patch(LatestConnection, "check", lambda self, request, epoch: None)

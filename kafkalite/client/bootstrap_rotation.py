@@ -12,7 +12,7 @@ from kafkalite.model import Endpoint
 LATE_FOR_S = 5.0
 
 
-class NodeOrder:
+class BootstrapRotation:
     """Every address that a client knows, in turn.
 
     Args:
