@@ -28,7 +28,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
@@ -72,7 +72,7 @@ class Channels:
         hello: what our connections say of us.
         may_send: False while the session's lease has run out: a controller that may have a successor is silent.
         post: takes the events that answers cause.
-        on_stale: called when a broker knows a newer controller epoch, or the command was for an earlier life of it.
+        on_stale: called when a broker knows a newer controller epoch (-1: it does not say which), or the command was for an earlier life of it.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Channels:
         hello: Callable[[], HelloRequest],
         may_send: Callable[[], bool],
         post: Callable[[Event], None],
-        on_stale: Callable[[ErrorCode], None],
+        on_stale: Callable[[ErrorCode, ControllerEpoch], None],
     ) -> None:
         self._config = config
         self._env = env
@@ -217,7 +217,7 @@ class Channels:
                 _log.info(
                     "controller.command_retried", broker=channel.broker.broker_id, kind=kind, error="STALE_BROKER_EPOCH"
                 )
-                self._on_stale(ErrorCode.STALE_BROKER_EPOCH)
+                self._on_stale(ErrorCode.STALE_BROKER_EPOCH, ControllerEpoch(-1))
                 backoff = await self._back_off(backoff)
                 continue
             self._stats.rpcs_sent[kind] += 1
@@ -260,7 +260,10 @@ class Channels:
                 error=response.error,
             )
             if response.error in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH):
-                self._on_stale(ErrorCode(response.error))
+                known = (
+                    response.controller_epoch if isinstance(response, UpdateMetadataResponse) else ControllerEpoch(-1)
+                )
+                self._on_stale(ErrorCode(response.error), known)
             return
         if isinstance(response, UpdateMetadataResponse):
             return

@@ -61,6 +61,7 @@ class Controller:
         topic_config: a topic's settings as last heard (unclean.leader.election.enable counts here).
         cluster_settings: the dynamic settings of all brokers (the limits of reassignments count here).
         broker_states: brokers that take no new replicas, with their `broker.state`.
+        followed_epoch: the latest controller epoch that this node follows.
         live_config: the configuration with dynamic settings (`balancer.*` counts here); None: they never change.
     """
 
@@ -77,6 +78,7 @@ class Controller:
         broker_states: Callable[[], Mapping[BrokerId, str]] = dict,
         live_config: Callable[[], BrokerConfig] | None = None,
         dead_sessions: Callable[[], Container[int]] = tuple,
+        followed_epoch: Callable[[], ControllerEpoch] = lambda: ControllerEpoch(-1),
     ) -> None:
         self.stats = ControllerStats()
         #: By partition, by broker id, and "" for the controller itself; kept across elections.
@@ -91,6 +93,9 @@ class Controller:
         self._broker_states = broker_states
         self._live_config = live_config or (lambda: config)
         self._dead_sessions = dead_sessions
+        self._followed_epoch = followed_epoch
+        #: The latest controller epoch that other brokers follow, as far as they have said.
+        self._latest_epoch = ControllerEpoch(-1)
         self._reports: LoadReports | None = None
         self._event_loop: ControllerEventLoop | None = None
         self._candidate: ControllerElection | None = None
@@ -128,7 +133,12 @@ class Controller:
         """Run for election for as long as this ZooKeeper session lasts. Cancelling resigns."""
         connectivity = Connectivity(coordinator)
         candidate = ControllerElection(
-            coordinator, connectivity, self._local.broker_id, self._env.clock, self._dead_sessions
+            coordinator,
+            connectivity,
+            self._local.broker_id,
+            self._env.clock,
+            self._dead_sessions,
+            lambda: max(self._latest_epoch, self._followed_epoch()),
         )
         self._candidate = candidate
         try:
@@ -228,6 +238,7 @@ class Controller:
             await event_loop.run()
         finally:
             self._event_loop = self._reports = None
+            self._latest_epoch = max(self._latest_epoch, inbox.latest_epoch)
             reporting.cancel()
             self._since.clear()
             event_loop.close()

@@ -62,9 +62,12 @@ class ControllerElection:
         broker_id: BrokerId,
         clock: Clock,
         dead_sessions: Callable[[], Container[int]] = tuple,
+        latest_epoch: Callable[[], ControllerEpoch] = lambda: ControllerEpoch(-1),
     ) -> None:
-        """`dead_sessions`: those of this node's earlier lives, which are surely over."""
+        """`dead_sessions`: those of this node's earlier lives, which are surely over. `latest_epoch`: that brokers follow; ZooKeeper has an
+        earlier one if it was put back."""
         self._dead_sessions = dead_sessions
+        self._latest_epoch = latest_epoch
         self._zk = coordinator
         self._connectivity = connectivity
         self._broker_id = broker_id
@@ -142,7 +145,7 @@ class ControllerElection:
             with contextlib.suppress(NodeExistsError):
                 await self._zk.create(paths.CONTROLLER_EPOCH, cluster_znodes.encode_controller_epoch(INITIAL_EPOCH))
             return
-        epoch = ControllerEpoch(cluster_znodes.decode_controller_epoch(data) + 1)
+        epoch = ControllerEpoch(max(cluster_znodes.decode_controller_epoch(data), self._latest_epoch()) + 1)
         try:
             await self._zk.multi(
                 [

@@ -238,7 +238,10 @@ class ControllerEventLoop:
             raise SessionExpiredError("the session is over")
         if inbox.must_verify:
             inbox.must_verify = False
-            await self._storage.verify()
+            if await self._storage.verify() and inbox.latest_epoch > self.state.epoch:
+                raise ControllerMovedError(
+                    f"brokers follow controller epoch {inbox.latest_epoch}: ZooKeeper was put back"
+                )
         if inbox.dirty:
             source = min(inbox.dirty)
             since = inbox.dirty.pop(source)

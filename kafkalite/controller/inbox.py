@@ -8,6 +8,7 @@ from kafkalite.controller.decisions.events import Event
 from kafkalite.controller.sources import NewsSource
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
+from kafkalite.model import ControllerEpoch
 
 
 class Inbox:
@@ -23,6 +24,8 @@ class Inbox:
         self.resign_reason: str | None = None
         self.is_expired = False
         self.must_verify = False
+        #: The latest controller epoch that a broker follows.
+        self.latest_epoch = ControllerEpoch(-1)
 
     @property
     def is_empty(self) -> bool:
@@ -48,8 +51,9 @@ class Inbox:
         self.is_expired = True
         self.arrived.set()
 
-    def stale(self, code: ErrorCode) -> None:
-        """A broker refused a command as stale."""
+    def stale(self, code: ErrorCode, epoch: ControllerEpoch) -> None:
+        """A broker refused a command as stale. `epoch`: of the controller that it follows."""
+        self.latest_epoch = max(self.latest_epoch, epoch)
         if code is ErrorCode.STALE_CONTROLLER_EPOCH:
             self.must_verify = True  # it knows a newer controller: the next fenced write shows that; make one now
             self.arrived.set()

@@ -198,6 +198,7 @@ class Node:
             broker_states=self.settings.broker_states,
             live_config=self.settings.current,
             dead_sessions=sessions.ids,
+            followed_epoch=lambda: self.replicas.commands.controller_epoch,
         )
         self._controller_rpc = ControllerRpc(
             peer_env.network,

@@ -290,7 +290,7 @@ class Commands:
         """Metadata for clients. Carried out at once: it need not wait for its turn."""
         error = self.fence(request.controller_epoch, request.broker_epoch)
         if error is not ErrorCode.NONE:
-            return UpdateMetadataResponse(error)
+            return UpdateMetadataResponse(error, self.controller_epoch)
         self.controller_epoch = request.controller_epoch
         if self._metadata.apply(request):
             self.brokers_changed()

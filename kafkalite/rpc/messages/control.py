@@ -186,7 +186,10 @@ class UpdateMetadataRequest(Message):
 @kind(15)
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataResponse(Message):
+    """`controller_epoch`: the latest that the broker follows, with STALE_CONTROLLER_EPOCH."""
+
     error: int
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
 
 
 @dataclass(frozen=True, slots=True)

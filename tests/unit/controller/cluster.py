@@ -238,7 +238,7 @@ class Cluster:
                     for entry in command.partitions:
                         broker.metadata[TopicPartition(entry.topic, entry.partition)] = entry
                     broker.brokers = tuple(each.broker_id for each in command.brokers)
-                return UpdateMetadataResponse(code)
+                return UpdateMetadataResponse(code, ControllerEpoch(broker.controller_epoch))
 
     async def stop_broker(self, number: int) -> None:
         """Its session ends and its listener closes (a crash, as others see it once the session is over)."""

@@ -146,6 +146,18 @@ async def test_brokers_newer_epoch_makes_the_controller_look(cluster: Cluster) -
     await until(lambda: TopicPartition("u", 0) in cluster.brokers[2].metadata)
 
 
+@pytest.mark.checklist("F4")
+async def test_a_controller_whose_epoch_is_behind_what_brokers_follow_gets_a_later_one(cluster: Cluster) -> None:
+    """ZooKeeper was put back while brokers ran. They refused each of its commands, for ever."""
+    await running(cluster)
+    controller = cluster.controllers[1]
+    cluster.brokers[2].controller_epoch = 70
+    cluster.create_topic("u", {0: (2,)})
+    await until(lambda: controller.is_active and controller.epoch == 71)
+    await until(lambda: TopicPartition("u", 0) in cluster.brokers[2].roles)
+    assert controller.stats.resignations == 1
+
+
 @pytest.mark.checklist("F5")
 async def test_command_for_an_earlier_life_makes_the_controller_look(cluster: Cluster) -> None:
     await running(cluster)
