@@ -408,6 +408,7 @@ class DiskMoves:
             future.append_as_follower(records)
             copied += len(records)
         future.advance_log_start_offset(min(source.log_start_offset, future.log_end_offset))
+        future.forget_ended(future.log_end_offset)  # nobody reads there, and it takes over what the current log knows
         move.copied_bytes += copied
         return copied
 

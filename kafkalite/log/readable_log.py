@@ -180,6 +180,10 @@ class ReadableLog(LogState):
         first = self._producers.first_unstable_offset
         return None if first is None else max(Offset(first), self.log_start_offset)
 
+    def forget_ended(self, high_watermark: int) -> None:
+        """Transactions that ended below the high watermark hold no reader back any more."""
+        self._producers.forget_replicated(high_watermark)
+
     def last_stable_offset(self, high_watermark: int) -> Offset:
         """Where readers of committed transactions stop."""
         self._producers.forget_replicated(high_watermark)

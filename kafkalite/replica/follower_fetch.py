@@ -102,6 +102,7 @@ class FollowerFetch:
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
         if self._advance(partition, answer):
             self._hosted.start_moved(partition)
+        log.forget_ended(partition.follower_high_watermark)
         self._hosted.follower_advanced(partition, before, len(records))
         if partition.is_doubtful:
             self._on_copied(partition)

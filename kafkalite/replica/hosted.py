@@ -226,6 +226,7 @@ class HostedPartitions:
             self._withhold(partition)
             return
         leader.high_watermark = mark
+        partition.log.forget_ended(mark)
         if mark == leader.log_end_offset:
             readable = partition.appended_bytes
         else:

@@ -252,6 +252,8 @@ BUGS: dict[str, Plan] = {
             with_transactions(plan(1, *each_node(FaultKind.CRASH, 0.6))), members=2, shares=2, rolls=True, orders=False
         ),
     ),
+    # Followers of which nobody reads.
+    "remembered": with_transactions(plan(1)),
     # Hosts of coordinators lose their power, and answer with a reset when they are back.
     "lost": with_transactions(plan(1, *each_node(FaultKind.POWER, 3.0, 4.0), flush_before_ack=True)),
     # Many groups have offsets of a topic that is deleted and created again.

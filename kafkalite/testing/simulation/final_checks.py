@@ -12,7 +12,7 @@ from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView
 from kafkalite.testing.simulation.checkers.indexes import check_aborted, check_indexes
 from kafkalite.testing.simulation.checkers.internal_logs import surplus, unpruned
-from kafkalite.testing.simulation.checkers.producers import check_producers
+from kafkalite.testing.simulation.checkers.producers import check_ended, check_producers
 from kafkalite.testing.simulation.plan import KEYED, LEDGER, LETTERS, TRIMMED, FaultKind
 from kafkalite.testing.simulation.topics import compacted
 from kafkalite.testing.simulation.workloads import growing
@@ -202,6 +202,8 @@ class FinalChecks:
                     and replica.storage_error is None
                 ):
                     where = f"{replica.topic_partition} on {node.name}"
+                    if replica.is_following and replica.high_watermark == replica.log.log_end_offset:
+                        check_ended(where, replica.log)
                     check_aborted(self._simulation.world.host(node.name).disk, replica.log, where)
 
     def check_files(self) -> None:

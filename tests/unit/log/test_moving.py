@@ -9,6 +9,7 @@ from kafkalite.log import appendable_log
 from kafkalite.log.partition_log import AppendInfo
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicId, TopicPartition
+from kafkalite.record.builder import end_transaction_marker
 from tests.support.log_host import host_of
 from tests.support.logs import batch, config
 from tests.support.moving import T0, Host, fill, values
@@ -53,6 +54,26 @@ async def test_producers_and_epochs_go_along() -> None:
     again = host.log.append_as_leader(batch(["a"], producer_id=7, producer_epoch=0, base_sequence=0), 3)
     assert again.duplicate and host.log.latest_epoch == 3
     assert host.log.epoch_and_end_offset_for(1) == (1, 1)
+
+
+async def test_a_copy_does_not_remember_each_transaction_that_has_ended() -> None:
+    host = Host()
+    manager = await host.start()
+    log = host.create()
+    for number in range(100):
+        log.append_as_leader(batch(["a"], producer_id=7, producer_epoch=0, base_sequence=number, transactional=True), 1)
+        log.append_as_leader(
+            end_transaction_marker(7, 0, commit=True, coordinator_epoch=0, timestamp_ms=1), 1, origin="coordinator"
+        )
+    move = manager.moves.start(T0, "/d2", throttle=4_096)
+    assert move is not None
+    await until(lambda: move.copied_bytes)
+    future = move.future
+    assert future is not None and 1 < future.log_end_offset < 200
+    if future.log_end_offset % 2 == 0:
+        assert future.first_unstable_offset is None
+    else:
+        assert future.first_unstable_offset == future.log_end_offset - 1
 
 
 async def test_a_cut_of_a_log_with_producers_is_followed_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:

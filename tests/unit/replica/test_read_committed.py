@@ -10,6 +10,7 @@ from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchTerms
 from tests.support.fetching import answered, fetched
+from tests.support.waiting import until
 
 TP = TopicPartition("t", 0)
 
@@ -74,3 +75,25 @@ async def test_records_of_an_open_transaction_do_not_end_a_long_poll(make_cluste
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert len(found) == 1 and found[0] > 0
+
+
+async def test_transactions_that_have_ended_are_forgotten_where_nobody_reads(make_cluster) -> None:
+    """On a follower, and on a leader without consumers, one more was remembered with each transaction, for ever."""
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    leader, follower = cluster.node(1).partition(TP), cluster.node(2).partition(TP)
+    for number in range(3):
+        builder = RecordBatchBuilder(
+            Codec.NONE, producer_id=7, producer_epoch=0, base_sequence=number, transactional=True
+        )
+        builder.append(b"k", b"%d" % number, (), 1_000)
+        await cluster.node(1).produce(TP, batch=builder.build())
+        assert leader.log.first_unstable_offset == 2 * number
+        marker = end_transaction_marker(7, 0, commit=True, coordinator_epoch=0, timestamp_ms=1_000)
+        written = asyncio.get_running_loop().create_future()
+        cluster.node(1).manager.producing.produce(-1, 5_000, [(TP, marker)], written.set_result, origin="coordinator")
+        await written
+        assert leader.log.first_unstable_offset is None
+    await until(lambda: follower.high_watermark == 6)
+    assert follower.log.first_unstable_offset is None

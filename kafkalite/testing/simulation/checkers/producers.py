@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.model import NO_OFFSET
 from kafkalite.testing.simulation.checkers.cluster import Violation
 
 
@@ -29,3 +30,17 @@ def check_producers(partition: str, logs: Iterable[tuple[str, PartitionLog]]) ->
                     f"replicas know the same of their producers: {partition}, producer {producer_id}: (epoch, sequence, open "
                     f"transaction) is {first} on {first_node}, {known} on {node}"
                 )
+
+
+def check_ended(replica: str, log: PartitionLog) -> None:
+    """A follower that has all, and knows that all is committed, remembers no transaction but those that are open.
+
+    Raises:
+        Violation.
+    """
+    opened = [entry.transaction_first_offset for entry in log.active_producers().values()]
+    earliest = min((max(each, log.log_start_offset) for each in opened if each != NO_OFFSET), default=None)
+    if log.first_unstable_offset != earliest:
+        raise Violation(
+            f"a transaction that has ended is forgotten: {replica}: the first of {log.first_unstable_offset}, open is {earliest}"
+        )

@@ -29,6 +29,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "copy": storage.last_copy_set_aside,
     "writers": storage.two_writers_of_a_checkpoint,
     "empty": storage.stops_at_an_empty_segment,
+    "remembered": storage.remembers_what_has_ended,
     "txnindex": storage.unsynced_transaction_indexes,
     "decided": coordinators.uncommitted_decisions,
     "vanished": replication.vanished_is_deleted,

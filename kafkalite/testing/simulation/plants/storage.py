@@ -15,6 +15,7 @@ from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.producer_state import ProducerStates
+from kafkalite.log.readable_log import ReadableLog
 from kafkalite.log.removals import Removals
 from kafkalite.log.segment import Segment
 from kafkalite.log.transaction_index import TransactionIndex
@@ -114,6 +115,11 @@ def unsynced_transaction_indexes(patch: Patch) -> None:
     patch(Flusher, "_sync_indexes", sync_indexes)
     patch(TransactionIndex, "to_sync", lambda self: None)
     patch(loader, "_is_doubtful", lambda segment, names, clean: False)
+
+
+def remembers_what_has_ended(patch: Patch) -> None:
+    """Ended transactions are forgotten only where somebody reads."""
+    patch(ReadableLog, "forget_ended", lambda self, high_watermark: None)
 
 
 def compacts_no_internal_topic(patch: Patch) -> None:
