@@ -69,18 +69,27 @@ class Workers:
                 self.changing -= 1
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
-        """Do it in one of the threads."""
+        """Do it in one of the threads. Raises OSError, EAGAIN, if there is none and none can be started: nothing was tried."""
         future: Future[Any] = Future()
-        self._jobs.put((future, function))
         with self._lock:
             self._under_way += 1
             # Not by the threads that rest: one that is about to take a job still seems to.
             if len(self._threads) < min(self._under_way, self._count):
-                name = f"{self._name}-{len(self._threads)}"
-                thread = threading.Thread(target=self._work, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                self._start_thread()
+            self._jobs.put((future, function))
         return future
+
+    def _start_thread(self) -> None:
+        name = f"{self._name}-{len(self._threads)}"
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._threads:
+                self._under_way -= 1
+                raise OSError(errno.EAGAIN, f"no thread can be started: {error}") from error
+        else:
+            self._threads.append(thread)
 
     def _work(self) -> None:
         _own.workers = self

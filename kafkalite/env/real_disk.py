@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
@@ -249,7 +250,9 @@ class RealDisk:
         return await asyncio.wrap_future(self._threads(at).works.submit(function))
 
     async def load(self, path: str, offset: int, size: int, ahead: int = 0) -> None:
-        await asyncio.wrap_future(self._threads(path).reads.submit(lambda: load(path, offset, size, ahead)))
+        with contextlib.suppress(OSError):  # no thread
+            future = self._threads(path).reads.submit(lambda: load(path, offset, size, ahead))
+            await asyncio.wrap_future(future)
 
     def close(self) -> None:
         """End the threads when their work is done. The disk cannot be used after this."""

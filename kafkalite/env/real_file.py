@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import threading
@@ -151,7 +152,12 @@ class RealFile:
         self._assert_open()
         with self._lock:
             self._syncing += 1
-        future: Future[None] = self._threads.syncs.submit(lambda: os.fdatasync(self._descriptor))
+        try:
+            future: Future[None] = self._threads.syncs.submit(lambda: os.fdatasync(self._descriptor))
+        except OSError:
+            with self._lock:
+                self._syncing -= 1
+            raise
         # On the thread's future, not asyncio's: a cancelled waiter does not stop the thread.
         future.add_done_callback(self._synced)
         await asyncio.wrap_future(future)
@@ -170,7 +176,8 @@ class RealFile:
             self._closed = True
             now = self._syncing == 0
         if now and self._threads.is_abandoned:
-            self._threads.works.submit(lambda: os.close(self._descriptor))
+            with contextlib.suppress(OSError):  # it stays open: here the disk would be waited for
+                self._threads.works.submit(lambda: os.close(self._descriptor))
         elif now:
             os.close(self._descriptor)
 

@@ -197,6 +197,8 @@ class Disk(Protocol):
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         """Run a function that does slow file work (recovery, deletion) off the loop; in a simulation, inline.
 
+        Raises what the function raises; OSError, EAGAIN, if no thread can be started for it.
+
         `at`: a path on the disk that it works on; see `separate`.
         """
         ...

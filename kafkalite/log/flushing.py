@@ -219,9 +219,10 @@ class Flusher:
     async def _sync(self, file: File) -> None:
         try:
             await file.sync()
-        except OSError:
+        except OSError as error:
             # After a failed fsync the kernel may call the lost pages clean: another fsync would prove nothing.
-            self.local.failed = self.local.sync_failed = True
+            if error.errno != errno.EAGAIN:  # else no thread could be started
+                self.local.failed = self.local.sync_failed = True
             raise
 
     async def _sync_dir(self, path: str) -> None:
@@ -229,7 +230,8 @@ class Flusher:
         try:
             await disk.run_blocking(lambda: disk.sync_dir(path), self.local.path)
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.EMFILE, errno.ENFILE):  # else it could not be opened
+            # Else it could not be opened, or no thread could be started.
+            if error.errno not in (errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.EAGAIN):
                 self.local.failed = self.local.sync_failed = True
             raise
 

@@ -51,6 +51,7 @@ class SimDisk(PathFaults):
         self._journal: list[Callable[[Tree], None]] = []
         self._locks: dict[str, SimProcess | None] = {}
         self._boots = 0
+        self._lacks_threads = False
         #: Called with each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
         self.on_operation: Callable[[str, str], None] = lambda kind, path: None
         #: Called before a program removes a tree. Raises nothing.
@@ -127,6 +128,14 @@ class SimDisk(PathFaults):
     def make_room(self) -> None:
         """It is given back."""
         self.capacity_bytes = _CAPACITY_BYTES
+
+    def lack_threads(self) -> None:
+        """Its host starts no thread: no sync, no work off the loop."""
+        self._lacks_threads = self.was_faulty = True
+
+    def have_threads(self) -> None:
+        """It does again."""
+        self._lacks_threads = False
 
     def _files(self, directory: Directory) -> list[SimInode]:
         files: list[SimInode] = []
@@ -249,6 +258,7 @@ class SimDisk(PathFaults):
     async def load(self, path: str, offset: int, size: int, ahead: int = 0) -> None:
         try:
             self.operation("load", path)
+            self.check_thread(path)
             await self.pause()
             await self.answers(path)
             self.check(path)
@@ -274,6 +284,7 @@ class SimDisk(PathFaults):
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         self.operation("thread", at)
+        self.check_thread(at)
         await self.pause()
         await self.answers(at)
         return await self.lanes.run(function, at)
@@ -302,6 +313,11 @@ class SimDisk(PathFaults):
         else:
             with self.lanes.outside():
                 self.on_operation(kind, path)
+
+    def check_thread(self, path: str) -> None:
+        """Raises OSError if no thread can be started."""
+        if self._lacks_threads:
+            raise OSError(errno.EAGAIN, "no thread can be started", path)
 
     def _change(self, change: Callable[[Tree], None]) -> None:
         change(self._tree)
@@ -387,6 +403,7 @@ class SimFile:
 
     async def sync(self) -> None:
         self._operation("sync")
+        self._disk.check_thread(self.path)
         count = len(self._node.pending)
         before = self._node.pending[count - 1] if count else None
         await self._disk.pause()

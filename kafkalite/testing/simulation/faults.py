@@ -82,6 +82,7 @@ class FaultInjector:
             if world.host(name).disk.is_failing:
                 self._replace_disk(name)
             world.host(name).disk.make_room()
+            world.host(name).disk.have_threads()
             world.zookeeper.unblock(name)
             world.zookeeper.slow(name, None)
             world.zookeeper.lag(name, None)

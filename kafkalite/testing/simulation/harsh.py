@@ -52,6 +52,7 @@ def draw_harsh(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
             for_s = source.choice((0.05, 0.5, 1.2, 2.5)) * session_ms / 1000 * source.uniform(0.5, 1.5)
             faults.append(Fault(round(at_s + source.uniform(0, 1.0), 3), kind, target, round(for_s, 3)))
     faults += _draw_lags(seed, names, time_s, session_ms / 1000)
+    faults += _draw_threads(seed, names, time_s, session_ms / 1000)
     if only is not None:
         faults = [fault for fault in faults if fault.kind in only]
     return dataclasses.replace(
@@ -79,4 +80,15 @@ def _draw_lags(seed: int, names: list[str], time_s: float, session_s: float) -> 
         for_s = session_s * source.choice((1.0, 3.0, 8.0)) * source.uniform(0.5, 1.5)
         target = source.choice([*names, *_ROLES])
         faults.append(Fault(round(source.uniform(0.5, time_s), 3), FaultKind.ZK_LAG, target, round(for_s, 3)))
+    return faults
+
+
+def _draw_threads(seed: int, names: list[str], time_s: float, session_s: float) -> list[Fault]:
+    """The same."""
+    source = random.Random(f"{seed}/threads")
+    faults = []
+    for _ in range(source.choice((0, 0, 0, 1, 3))):
+        for_s = session_s * source.choice((0.05, 1.0, 4.0)) * source.uniform(0.5, 1.5)
+        target = source.choice([*names, *_ROLES])
+        faults.append(Fault(round(source.uniform(0.5, time_s), 3), FaultKind.THREADS, target, round(for_s, 3)))
     return faults

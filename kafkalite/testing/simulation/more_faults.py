@@ -29,7 +29,7 @@ Undo = Callable[[], None]
 MORE = frozenset(
     {
         FaultKind.POWER_ONE, FaultKind.SETTINGS, FaultKind.FILE, FaultKind.MOVES, FaultKind.VANISH, FaultKind.ZK_AWAY,
-        FaultKind.LATE, FaultKind.FULL, FaultKind.ZK_LAG, FaultKind.PUT_BACK,
+        FaultKind.LATE, FaultKind.FULL, FaultKind.ZK_LAG, FaultKind.PUT_BACK, FaultKind.THREADS,
     }
 )  # fmt: skip
 #: The delay of one way from a client to a node.
@@ -97,6 +97,10 @@ class MoreFaults:
                 return self._world.zookeeper.start
             case FaultKind.ZK_LAG:
                 return self._lag(number, name)
+            case FaultKind.THREADS:
+                disk = self._world.host(name).disk
+                disk.lack_threads()
+                return disk.have_threads
             case FaultKind.FULL:
                 disk = self._world.host(name).disk
                 disk.fill(number % 4_000)

@@ -51,6 +51,7 @@ class FaultKind(Enum):
     ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
     LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
     FULL = "full"  # its disks have no room left for `for`. Not drawn
+    THREADS = "threads"  # its host starts no thread for `for`: no sync, no work off the loop. Drawn by harsh plans
     #: Not at a time: some batches of a transactional client arrive after the end of the transaction (transaction_workload).
     LATE_BATCH = "late_batch"
     #: As CRASH_ALL, and one of the target's log directories is empty when it starts, `for` before the others. Not drawn: it may have been

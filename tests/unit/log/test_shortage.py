@@ -1,4 +1,4 @@
-"""No descriptor is left, because clients have them all: what a log does then. Nothing of it is the disk's fault."""
+"""No descriptor is left, because clients have them all, or no thread: what a log does then. Nothing of it is the disk's fault."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kafkalite.log.loader import new_log
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
+from tests.support.threads import no_thread
 
 
 @contextmanager
@@ -112,3 +113,15 @@ def test_handles_in_use_off_the_loop_stay_open(disk: RealDisk, tmp_path: Path) -
         handles.get(str(tmp_path / "other"), create=True)
     pinned.append([b"still open"])
     handles.unpin(pinned)
+
+
+async def test_a_log_whose_flush_gets_no_thread_stays_in_service(disk: RealDisk, tmp_path: Path) -> None:
+    """Nothing was tried, so that nothing can have been lost: the next flush does it."""
+    disk.separate(str(tmp_path))
+    [log] = logs(disk, tmp_path, HandleCache(disk, 4), 1)
+    log.append_as_leader(bytearray(batch(["x"])), 1)
+    with no_thread(), pytest.raises(StorageError, match="thread"):
+        await log.flush()
+    assert not log.is_failed and log.synced_offset == 0
+    assert await log.flush() == 1
+    log.close()

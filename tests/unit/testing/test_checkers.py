@@ -317,10 +317,11 @@ def test_a_seed_always_means_the_same_plan_and_seeds_differ() -> None:
         FaultKind.EMPTY_DISK,
         FaultKind.FULL,
         FaultKind.LATE_BATCH,
+        FaultKind.THREADS,
         FaultKind.ZK_LAG,
     }
     harsh = {fault.kind for seed in range(20) for fault in draw_harsh(seed).faults}
-    assert {FaultKind.FULL, FaultKind.ZK_LAG} <= harsh
+    assert {FaultKind.FULL, FaultKind.THREADS, FaultKind.ZK_LAG} <= harsh
     assert any(plan.late_batches and plan.transactions for plan in plans), (
         "its own clients do that, at no time of a plan"
     )
