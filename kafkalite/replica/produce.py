@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.validation import Origin
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
@@ -165,6 +165,7 @@ class ProduceHandler:
             topic_partition, records = partitions[index]
             if refusal is not ErrorCode.NONE:
                 results[index] = refused(topic_partition, refusal)
+                self._skipped.refused(topic_partition, records, refusal)
                 failed += 1
                 continue
             try:
@@ -205,7 +206,9 @@ class ProduceHandler:
         if self._is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
-            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            return (
+                ErrorCode.NOT_ENOUGH_REPLICAS
+            )  # every producer sends again after it; librdkafka takes others of these for final
         return ErrorCode.NONE
 
     def _append(
@@ -234,6 +237,12 @@ class ProduceHandler:
             )
             return
         log = partition.log
+        if self._skipped and origin == "client":
+            producers = log.active_producers()
+            if self._skipped.begins_ahead(topic_partition, log.topic_id, records, producers):
+                raise api_error(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the producer is new here, and this is not its first batch"
+                )
         try:
             info = log.append_as_leader(
                 records,

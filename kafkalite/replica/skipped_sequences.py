@@ -5,15 +5,18 @@ the coordinator of its transaction does not answer) and that has passed before t
 producer only sends it again. librdkafka takes a new producer epoch for all of its partitions, and repeats in it what was written but
 not acknowledged: such records are in the log twice (confluentinc/librdkafka#4953). franz-go gives the transaction up. So the batches that were on their way get the error
 of the first one, which every client repeats in order.
+
+A producer that the log does not know may begin at any sequence. There the next one would even be appended, before the first.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Container
 
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Buffer, TopicPartition
+from kafkalite.model import Buffer, TopicId, TopicPartition
 from kafkalite.record.batch import is_behind
 
 #: Errors after which a producer sends the same batch again, and nothing of it was appended.
@@ -23,6 +26,7 @@ PASSING = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
@@ -73,6 +77,21 @@ class SkippedSequences:
             del self._refused[next(iter(self._refused))]
         self._refused[key] = _RefusedBatch(epoch, sequence, error, BEHIND)
 
+    def begins_ahead(
+        self, partition: TopicPartition, topic_id: TopicId, records: Buffer, known_producers: Container[int]
+    ) -> bool:
+        """Whether the log would take this batch, since it does not know the producer, before one that was refused.
+
+        Batches that were refused because the topic was not known by its id yet have the id for the topic's name here.
+        """
+        if len(records) < _HEAD_BYTES:
+            return False
+        producer_id, _, _ = _PRODUCER(records)
+        by_id = self._refused.pop((TopicPartition(topic_id, partition.partition), producer_id), None)
+        if by_id is not None:
+            self._refused[partition, producer_id] = by_id
+        return producer_id not in known_producers and self._ahead_of(partition, records) is not None
+
     def appended(self, partition: TopicPartition, records: Buffer) -> None:
         """If it is the one that was refused, or a later one, the producer's sequences are in order again."""
         if len(records) < _HEAD_BYTES:
@@ -84,11 +103,17 @@ class SkippedSequences:
 
     def error_ahead(self, partition: TopicPartition, records: Buffer) -> ErrorCode | None:
         """The error of the batch before this one, whose sequence is out of order; None: it is no consequence of such an error."""
-        producer_id, epoch, sequence = _PRODUCER(records)
-        known = self._refused.get((partition, producer_id))
-        if known is None or known.epoch != epoch or not is_behind(sequence, known.sequence):
+        known = self._ahead_of(partition, records)
+        if known is None:
             return None
         known.behind -= 1
         if known.behind <= 0:
+            producer_id, _, _ = _PRODUCER(records)
             del self._refused[partition, producer_id]
         return known.error
+
+    def _ahead_of(self, partition: TopicPartition, records: Buffer) -> _RefusedBatch | None:
+        """The batch that was refused, and has to come again before this one."""
+        producer_id, epoch, sequence = _PRODUCER(records)
+        known = self._refused.get((partition, producer_id))
+        return known if known is not None and known.epoch == epoch and is_behind(sequence, known.sequence) else None

@@ -252,6 +252,16 @@ BUGS: dict[str, Plan] = {
             with_transactions(plan(1, *each_node(FaultKind.CRASH, 0.6))), members=2, shares=2, rolls=True, orders=False
         ),
     ),
+    # Requests of producers that are new everywhere are apart on the network; leaders are alone in sync now and then.
+    "first": dataclasses.replace(
+        plan(1, *(Fault(2.0 + 1.5 * number, FaultKind.CRASH, node, 0.4) for number in range(12) for node in NODES[1:])),
+        link=Link(spikes_per_mille=200, spike_ns=500_000_000),
+        life_s=0.5,
+        producers=6,
+        batches_per_s=60.0,
+        record_bytes=1_500,
+        orders=False,
+    ),
     # Followers of which nobody reads.
     "remembered": with_transactions(plan(1)),
     # Hosts of coordinators lose their power, and answer with a reset when they are back.

@@ -108,6 +108,7 @@ class ProduceHandlers:
             request.throttle.count(Kind.PRODUCE, len(records or b""))
         error = _error_of(request, message, topic.name, records)
         if error or records is None:
+            self._note_unknown(topic, partition.index, records, error)
             self._append(request, message, [], {key: ProducedPartition(*key, int(error), Offset(-1))})
             return
         rules = self._partitions.record_rules(key)
@@ -144,6 +145,7 @@ class ProduceHandlers:
                         twice.add(key)
                     seen.add(key)
                 if error or records is None:
+                    self._note_unknown(topic, partition.index, records, error)
                     refused[key] = ProducedPartition(name, partition.index, int(error), Offset(-1))
                 else:
                     accepted.append((key, records))
@@ -162,6 +164,13 @@ class ProduceHandlers:
             self._prepare_first(request, message, accepted, refused, costly)
         else:
             self._append(request, message, accepted, refused)
+
+    def _note_unknown(
+        self, topic: wire.ProduceRequest.TopicProduceData, partition: int, records: Buffer | None, error: ErrorCode
+    ) -> None:
+        """The topic may be too new for this node, and known before the producer's next batch arrives."""
+        if error is ErrorCode.UNKNOWN_TOPIC_ID and records and (topic_id := topic_ids.from_wire(topic.topic_id)):
+            self._partitions.refused(TopicPartition(topic_id, partition), records, error)
 
     def _costly(
         self, accepted: list[tuple[TopicPartition, Buffer]]

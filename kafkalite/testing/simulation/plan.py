@@ -116,6 +116,8 @@ class Plan:
     patience_ms: int = 600_000
     #: Both listeners ask for SASL, in sessions of this length (0: without an end); None: they do not.
     reauth_ms: int | None = None
+    #: A producer makes way for another one, with an id of its own, after about this time; 0: never.
+    life_s: float = 0.0
     #: Whether there is the topic TRIMMED.
     trims: bool = False
     #: Members of a consumer group (group_workload).
@@ -192,6 +194,7 @@ class Plan:
                 + ("; internal topics roll" if self.rolls else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
                 + (f"; records of {TRIMMED} are deleted" if self.trims else "")
+                + (f"; producers live for {self.life_s:g} s" if self.life_s else "")
                 + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
                 + (f"; SASL, again after {self.reauth_ms} ms" if self.reauth_ms is not None else "")
             ),
@@ -316,6 +319,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         wide=2 if random.Random(f"{seed}/wide").random() < 0.15 else 0,
         alters=random.Random(f"{seed}/alters").random() < 0.2,
         rolls=random.Random(f"{seed}/rolls").random() < 0.3,
+        life_s=random.Random(f"{seed}/lives").choice((0.0, 0.0, 0.5, 2.0)),
     )
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
+from kafkalite.record.builder import RecordBatchBuilder
 
 from .conftest import Broker, FrameClient, batch
 
@@ -57,6 +59,24 @@ async def test_produce_by_topic_id(broker: Broker) -> None:
         (_NOBODYS, ErrorCode.UNKNOWN_TOPIC_ID),
         (ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_what_comes_behind_a_batch_for_an_unknown_id_has_to_wait_for_it(broker: Broker, others: int) -> None:
+    """The node may hear of the topic in between: the leader then knows which batch of this producer has to come first."""
+    client = await broker.client()
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
+    builder.append(None, b"v", (), 0)
+    asked = produce((_NOBODYS, 3), *[(ZERO_UUID, 0)] * others)
+    asked.topic_data[0].partition_data[0].records = builder.build()
+    answer = await client.ask(asked, 13)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=1)
+    builder.append(None, b"v", (), 0)
+    skipped = broker.services.partitions.skipped
+    where = TopicPartition("t", 3)
+    assert skipped.begins_ahead(where, topic_ids.from_wire(_NOBODYS), builder.build(), ())
+    assert skipped.error_ahead(where, builder.build()) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 async def test_two_topics_never_share_prepared_bytes(broker: Broker) -> None:

@@ -9,6 +9,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.record.batch import MAX_SEQUENCE
 from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.replica import produce as producing
 from kafkalite.replica import skipped_sequences
 from kafkalite.replica.skipped_sequences import BEHIND, SkippedSequences
 
@@ -111,3 +112,49 @@ def test_only_passing_errors_of_idempotent_producers_and_not_too_many(monkeypatc
         skipped.refused(TP, batch(10, producer=producer), NOT_LEADER)
     assert len(skipped) == 3
     assert [skipped.error_ahead(TP, batch(11, producer=each)) for each in (1, 4)] == [None, NOT_LEADER]
+
+
+async def test_a_producer_that_is_new_to_the_partition(make_cluster) -> None:
+    """It may begin at any sequence. Its second batch was appended before the first one, which was then out of order."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    node = cluster.node(1)
+    await cluster.command_all(cluster.decide(TP, leader=-1, isr=(1,), epoch=0, replicas=(1,)))
+    answers: list[tuple[ProducedPartition, ...]] = []
+
+    def produce(sequence: int) -> int:
+        node.manager.producing.produce(1, 5_000, [(TP, batch(sequence))], answers.append)
+        return answers[-1][0].error
+
+    assert produce(0) == NOT_LEADER
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1,), epoch=1))
+    assert [produce(1), produce(2)] == [NOT_LEADER, NOT_LEADER]  # they were on their way
+    assert [produce(0), produce(1), produce(2), produce(3)] == [0, 0, 0, 0]
+
+
+async def test_a_topic_that_was_not_known_by_its_id(make_cluster) -> None:
+    """Java's producer names topics by id; a leader hears of a new topic's id after it leads, and after other nodes."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    node = cluster.node(1)
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1,), epoch=0))
+    topic_id = node.partition(TP).log.topic_id
+    assert topic_id
+    node.manager.producing.refused(TopicPartition(topic_id, 0), batch(0), ErrorCode.UNKNOWN_TOPIC_ID)
+    answers: list[tuple[ProducedPartition, ...]] = []
+    for sequence in (1, 2, 0, 1, 2):
+        node.manager.producing.produce(1, 5_000, [(TP, batch(sequence))], answers.append)
+    assert [each[0].error for each in answers] == [ErrorCode.UNKNOWN_TOPIC_ID] * 2 + [0, 0, 0]
+
+
+async def test_a_leader_with_too_much_under_way(make_cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka takes THROTTLING_QUOTA_EXCEEDED for final, and gives the records up."""
+    monkeypatch.setattr(producing, "MAX_WAITING", 0)
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    node = cluster.node(1)
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1,), epoch=0))
+    assert (await node.produce(TP, batch=batch(0))).error == ErrorCode.NOT_ENOUGH_REPLICAS
+    monkeypatch.undo()
+    codes = [(await node.produce(TP, batch=batch(sequence))).error for sequence in (1, 0, 1)]
+    assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS, 0, 0]

@@ -23,6 +23,7 @@ from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.roles import Roles
 from kafkalite.replica.rpc_handlers import LatestConnection
+from kafkalite.replica.skipped_sequences import SkippedSequences
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition
 from kafkalite.testing.simulation.plants.patch import Patch
 
@@ -74,6 +75,11 @@ def controllers_of_the_past(patch: Patch) -> None:
 def ack_before_replication(patch: Patch) -> None:
     """The high watermark is the leader's own end."""
     patch(hosted, "next_high_watermark", lambda leader: leader.log_end_offset)
+
+
+def begins_anywhere(patch: Patch) -> None:
+    """The first batch of a producer that is new to a partition is refused, and the second one is appended."""
+    patch(SkippedSequences, "begins_ahead", lambda self, partition, topic_id, records, known_producers: False)
 
 
 def joins_at_once(patch: Patch) -> None:

@@ -7,6 +7,7 @@ log alone shows whether something is twice, missing or out of order.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 
 from kafkalite.client.async_client import AsyncClient
@@ -64,19 +65,26 @@ class ProducerWorkload:
         partitions = [
             TopicPartition(topic, number) for topic, count in self._plan.topics.items() for number in range(count)
         ]
-        source = env.random
-        async with (
-            client_of(self._plan, env, self.name) as client,
-            Producer(
-                client,
-                linger_ms=source.choice((0, 5, 50)),
-                batch_bytes=source.choice((1_000, 16_384)),
-                delivery_timeout_ms=self._plan.patience_ms,
-                request_timeout_ms=source.choice((3_000, 8_000)),
-                max_in_flight=source.choice((1, 5)),
-            ) as producer,
-        ):
+        # From a source of its own: producers that live on draw what they always drew.
+        lives = random.Random(f"{self._plan.seed}/lives/{self.name}")
+        async with client_of(self._plan, env, self.name) as client:
             while not self.stopping.is_set():
+                life_s = self._plan.life_s * lives.uniform(0.5, 1.5) or math.inf
+                await self._live(client, partitions, env, env.clock.monotonic() + life_s)
+        self.done = True
+
+    async def _live(self, client: AsyncClient, partitions: list[TopicPartition], env: Env, until: float) -> None:
+        """One producer, which has an id of its own."""
+        source = env.random
+        async with Producer(
+            client,
+            linger_ms=source.choice((0, 5, 50)),
+            batch_bytes=source.choice((1_000, 16_384)),
+            delivery_timeout_ms=self._plan.patience_ms,
+            request_timeout_ms=source.choice((3_000, 8_000)),
+            max_in_flight=source.choice((1, 5)),
+        ) as producer:
+            while not self.stopping.is_set() and env.clock.monotonic() < until:
                 where = source.choice(partitions)
                 if self.outstanding > _OUTSTANDING_MAX:
                     await asyncio.sleep(0.1)
@@ -85,7 +93,6 @@ class ProducerWorkload:
                     await self._send(producer, where, source)
                 await asyncio.sleep(source.expovariate(self._plan.batches_per_s))
             await producer.flush()
-        self.done = True
 
     async def _send(self, producer: Producer, where: TopicPartition, source: random.Random) -> None:
         count = self._counts.get(where, 0)
