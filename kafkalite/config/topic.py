@@ -43,13 +43,13 @@ class TopicConfig:
     flush_ms: int = setting(MAX, "time after which unsynced records are fsynced", low=0)
     follower_replication_throttled_replicas: str = setting(
         "",
-        "replicas, PARTITION:BROKER,… or *, as Kafka's tools list them; copying is limited on the leader's side only",
+        "replicas, PARTITION:BROKER,… or *, that copy at follower.replication.throttled.rate while they are behind",
         is_list_of_replicas=True,
     )
     index_interval_bytes: int = setting(4096, "bytes of log per entry of the offset index", low=0, high=INT_MAX)
     leader_replication_throttled_replicas: str = setting(
         "",
-        "replicas, PARTITION:BROKER,… or *, which get records at leader.replication.throttled.rate while they are not in sync",
+        "leaders, PARTITION:BROKER,… or *, that give records to replicas out of sync at leader.replication.throttled.rate",
         is_list_of_replicas=True,
     )
     local_retention_bytes: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)

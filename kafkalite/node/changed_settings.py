@@ -52,6 +52,7 @@ class ChangedSettings:
         self._rights.reconfigured(config)
         self._replicas.fetchers.resize(config.num_replica_fetchers)
         self._replicas.serving.throttled_rate = config.leader_replication_throttled_rate
+        self._replicas.following.throttled_rate = config.follower_replication_throttled_rate
         housekeeping = self._logs.housekeeping
         housekeeping.change_cleaner_backoff(config.log_cleaner_backoff_ms)
         housekeeping.producer_id_expiration_ms = config.producer_id_expiration_ms

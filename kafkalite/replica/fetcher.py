@@ -48,6 +48,8 @@ class FetchPosition:
     is_listed: bool = False
     #: 0 while all is well; else the pause after the latest error.
     backoff_ms: int = 0
+    #: It waits for its throttle.
+    is_held_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class FetcherContext:
     """What fetchers need of the node.
 
     `take` is `FollowerFetch.take`. `is_synced`: whether a partition's LEO may be sent; if not, it is listed
-    again through `Fetchers.list_again` once it may.
+    again through `Fetchers.list_again` once it may. `wait_ms`: of `FollowerFetch`.
     """
 
     config: BrokerConfig
@@ -66,6 +68,7 @@ class FetcherContext:
     endpoint: Callable[[BrokerId], Endpoint | None]
     is_synced: Callable[[Partition], bool]
     take: Callable[[Partition, ReplicaFetchedPartition, memoryview, Callable[[], None]], ErrorCode | None]
+    wait_ms: Callable[[Partition], int]
 
 
 class ReplicaFetcher:
@@ -139,9 +142,18 @@ class ReplicaFetcher:
             self._list_again(key, fetched)
 
     def _list_again(self, key: TopicPartition, fetched: FetchPosition) -> None:
-        if self.partitions.get(key) is fetched:
-            self._changed[key] = fetched
-            self._cut_long_poll()
+        if self.partitions.get(key) is not fetched or fetched.is_held_back:
+            return
+        if wait_ms := self._context.wait_ms(fetched.partition):
+            fetched.is_held_back = True
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self._let_go, key, fetched)
+            return
+        self._changed[key] = fetched
+        self._cut_long_poll()
+
+    def _let_go(self, key: TopicPartition, fetched: FetchPosition) -> None:
+        fetched.is_held_back = False
+        self._list_again(key, fetched)
 
     # --- the task ------------------------------------------------------------------------------
 

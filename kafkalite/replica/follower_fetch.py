@@ -9,7 +9,7 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError, error_code
 from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.producer_state import ProducerStates
-from kafkalite.model import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 from kafkalite.replica.decisions.follower import (
     Divergence,
     follower_high_watermark,
@@ -18,6 +18,7 @@ from kafkalite.replica.decisions.follower import (
 )
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.partition import Partition
+from kafkalite.replica.throttle import NO_RATE, Throttle, is_listed
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -39,14 +40,32 @@ class FollowerFetch:
         hosted: HostedPartitions,
         cold: ColdReads,
         supervisor: Supervisor,
+        broker_id: BrokerId,
         on_copied: Callable[[Partition], None],
     ) -> None:
         self._hosted = hosted
         self._cold = cold
         self._supervisor = supervisor
+        self._broker_id = broker_id
         self._on_copied = on_copied
+        self._throttle = Throttle()
+        #: follower.replication.throttled.rate: bytes/s of what this node copies, for topics that list it.
+        self.throttled_rate = NO_RATE
         #: Truncations under way, and what is called at their end.
         self._truncating: dict[tuple[Partition, LeaderEpoch], Callable[[], None]] = {}
+
+    def wait_ms(self, partition: Partition) -> int:
+        """How long the leader is not to be asked for more, as far as is known; 0: it may be asked."""
+        return self._throttle.wait_ms(self.throttled_rate, self._hosted.now_ms()) if self._is_slowed(partition) else 0
+
+    def _is_slowed(self, partition: Partition) -> bool:
+        """A replica in sync has all below the high watermark, so it is not."""
+        listed = partition.config.follower_replication_throttled_replicas
+        return (
+            self.throttled_rate < NO_RATE
+            and partition.fetch_lag > 0
+            and is_listed(listed, partition.topic_partition.partition, self._broker_id)
+        )
 
     def take(
         self, partition: Partition, answer: ReplicaFetchedPartition, records: memoryview, go_on: Callable[[], None]
@@ -100,6 +119,8 @@ class FollowerFetch:
             self._hosted.counters.replication_bytes_in += len(records)
         before = partition.follower_high_watermark
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
+        if records and self._is_slowed(partition):
+            self._throttle.take(len(records))
         if self._advance(partition, answer):
             self._hosted.start_moved(partition)
         log.forget_ended(partition.follower_high_watermark)

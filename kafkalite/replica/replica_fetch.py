@@ -23,7 +23,7 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import missing
-from kafkalite.replica.throttle import NO_RATE, Throttle, is_throttled, listed_replicas
+from kafkalite.replica.throttle import NO_RATE, Throttle, is_listed, is_throttled
 from kafkalite.rpc.messages.replication import (
     ReplicaFetchedPartition,
     ReplicaFetchPartition,
@@ -71,7 +71,7 @@ class ReplicaFetchHandler:
         self._throttle = Throttle()
         self._last_question: tuple[object, ...] = ()
         self._last_read: ReadInfo | None = None
-        #: leader.replication.throttled.rate: bytes/s of replicas that topics list.
+        #: leader.replication.throttled.rate: bytes/s of what this node leads, for topics that list it.
         self.throttled_rate = NO_RATE
 
     def __len__(self) -> int:
@@ -377,15 +377,10 @@ class ReplicaFetchHandler:
             return False
         if is_throttled(partition.throttle, replica_id, leader.maximal_isr, partition.adding_replicas):
             return True
-        return self.throttled_rate < NO_RATE and self._is_listed(partition, replica_id)
-
-    def _is_listed(self, partition: Partition, replica_id: BrokerId) -> bool:
-        """Whether leader.replication.throttled.replicas of the topic names the replica (KIP-73)."""
-        text = partition.config.leader_replication_throttled_replicas
-        if not text:
-            return False
-        listed = listed_replicas(text)
-        return listed is None or (partition.topic_partition.partition, replica_id) in listed
+        listed = partition.config.leader_replication_throttled_replicas
+        return self.throttled_rate < NO_RATE and is_listed(
+            listed, partition.topic_partition.partition, leader.broker_id
+        )
 
     def _wait_ms(self, session: ReplicaFetchSession, entry: SessionEntry) -> int:
         partition = entry.partition

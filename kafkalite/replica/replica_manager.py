@@ -103,7 +103,8 @@ class ReplicaManager:
         )
         self._log_starts = LogStarts(logs, supervisor, self.hosted)
         self._doubts = DoubtfulReplicas(self.hosted, logs, metadata)
-        following = FollowerFetch(self.hosted, logs.cold, supervisor, self._doubts.copied)
+        self.following = FollowerFetch(self.hosted, logs.cold, supervisor, local.broker_id, self._doubts.copied)
+        self.following.throttled_rate = config.follower_replication_throttled_rate
         self.fetchers = Fetchers(
             FetcherContext(
                 config=config,
@@ -113,7 +114,8 @@ class ReplicaManager:
                 local=local,
                 endpoint=metadata.rpc_endpoint,
                 is_synced=self.hosted.is_synced,
-                take=following.take,
+                take=self.following.take,
+                wait_ms=self.following.wait_ms,
             )
         )
         self._isr_keeper = IsrKeeper(

@@ -1,7 +1,7 @@
-"""How fast replicas that a reassignment adds may copy (KIP-73, invariant F22). Pure: times are passed in.
+"""How fast replicas that are not in sync may copy (KIP-73, invariant F22). Pure: times are passed in.
 
-Only replicas that are not in sync are held back, only while their move asks for it. A rate at which a replica falls
-behind for good, because producers are faster, is raised until it gains.
+The leader's side holds back what a move adds, while the move asks for it, and what Kafka's settings list. A rate at which a replica
+falls behind for good, because producers are faster, is raised there until it gains.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import field
 from functools import lru_cache
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
 
 #: Time without progress after which a replica gets a higher rate.
 PATIENCE_MS = 5_000
@@ -35,7 +35,7 @@ class _Gain:
 
 @dataclass(slots=True)
 class Throttle:
-    """One per leader node: all throttled replicas share its rate, the highest that any of their moves asks for."""
+    """One per node and side: all throttled replicas share its rate, as leader the highest that any of their moves asks for."""
 
     _tokens: float = 0.0
     _at_ms: int = -1
@@ -61,7 +61,7 @@ class Throttle:
     def wait_ms(self, rate: float, now_ms: int) -> int:
         """How long nothing may be sent, as far as is known; 0: something may."""
         if self._at_ms < 0:
-            self._tokens = rate * BURST_S
+            self._tokens += rate * BURST_S
         else:
             elapsed_s = max(0, now_ms - self._at_ms) / 1000
             self._tokens = min(self._tokens + elapsed_s * rate, rate * BURST_S)
@@ -81,13 +81,15 @@ class Throttle:
 
 
 @lru_cache(maxsize=1000)
-def listed_replicas(text: str) -> frozenset[tuple[int, int]] | None:
-    """(partition, broker) of leader.replication.throttled.replicas; None: every replica (`*`)."""
-    if text == "*":
-        return None
+def _listed_replicas(text: str) -> frozenset[tuple[int, int]]:
     return frozenset(
         (int(number), int(broker)) for number, _, broker in (e.partition(":") for e in text.split(",")) if broker
     )
+
+
+def is_listed(text: str, partition: int, broker: BrokerId) -> bool:
+    """Whether a topic's throttled replicas, PARTITION:BROKER,… or *, have this one."""
+    return bool(text) and (text == "*" or (partition, broker) in _listed_replicas(text))
 
 
 def is_throttled(ordered: int, replica: int, in_sync: tuple[int, ...], adding: tuple[int, ...]) -> bool:

@@ -26,10 +26,16 @@ class ReplicationSettings:
         1_000, "longest pause of a follower after a failed fetch", low=0, high=INT_MAX
     )
     leader_replication_throttled_rate: int = setting(
-        MAX, "bytes per second that replicas listed by leader.replication.throttled.replicas get", low=1, dynamic=True
+        MAX,
+        "bytes per second that a node gives to replicas, of topics whose leader.replication.throttled.replicas list the node",
+        low=1,
+        dynamic=True,
     )
     follower_replication_throttled_rate: int = setting(
-        MAX, "as Kafka's tools set it; copying is limited on the leader's side only", low=1, dynamic=True
+        MAX,
+        "bytes per second that a node copies, of topics whose follower.replication.throttled.replicas list the node",
+        low=1,
+        dynamic=True,
     )
     num_replica_fetchers: int = setting(1, "number of fetch connections to each leader", low=1, high=64, dynamic=True)
     replica_high_watermark_checkpoint_interval_ms: int = setting(

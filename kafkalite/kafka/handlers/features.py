@@ -13,6 +13,8 @@ from kafkalite.rpc.messages.changes import SETTINGS
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 #: From this version on, the response names no features.
 _WITHOUT_RESULTS_FROM = 2
+#: How long UnregisterBroker waits for the broker to be gone.
+_STOPPING_S = 1.0
 
 
 class FeatureHandlers:
@@ -63,6 +65,15 @@ class FeatureHandlers:
             ],
         )
 
+    async def _until_stopped(self, broker_id: BrokerId) -> None:
+        """A broker whose process has just ended may be known for a moment. Raises ApiError INVALID_REQUEST."""
+        clock = self._services.clock
+        until = clock.monotonic() + _STOPPING_S
+        while any(broker.broker_id == broker_id for broker in self._services.metadata([]).brokers):
+            if clock.monotonic() > until:
+                raise api_error(ErrorCode.INVALID_REQUEST, f"broker {broker_id} is running; stop it first")
+            await self._services.metadata_changed()
+
     async def unregister(
         self, request: Request, message: wire.UnregisterBrokerRequest
     ) -> wire.UnregisterBrokerResponse:
@@ -72,9 +83,8 @@ class FeatureHandlers:
         first. One that still has replicas is refused: they are moved with a reassignment.
         """
         broker_id = BrokerId(message.broker_id)
+        await self._until_stopped(broker_id)
         known = self._services.metadata(None)
-        if any(broker.broker_id == broker_id for broker in known.brokers):
-            raise api_error(ErrorCode.INVALID_REQUEST, f"broker {broker_id} is running; stop it first")
         held = sum(broker_id in each.replicas for topic in known.topics for each in topic.partitions)
         if held:
             text = f"broker {broker_id} still has replicas of {held} partitions; move them to other brokers first"

@@ -199,8 +199,10 @@ def _scratch(directory: Path) -> Path:
     return path
 
 
-#: In the message of a failure: only a broker in the same JVM can answer.
-_INSIDE = ("looks inside the broker's JVM", "looks at the broker's objects in its own JVM")
+#: In the message of a failure, or of its cause: only a broker in the same JVM can answer.
+_INSIDE = re.compile(
+    r"(?:\A.*|^Caused by: .*)(?:looks inside the broker's JVM|looks at the broker's objects in its own JVM)", re.M
+)
 
 
 def outcomes(report: Path) -> dict[str, str]:
@@ -209,7 +211,7 @@ def outcomes(report: Path) -> dict[str, str]:
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         tags = {child.tag for child in case}
         state = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
-        if any(each in child.get("message", "") for child in case for each in _INSIDE):
+        if any(_INSIDE.search(f"{child.get('message', '')}\n{child.text or ''}") for child in case):
             state = "inside"
         name = f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"
         found[name] = state

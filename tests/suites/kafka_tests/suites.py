@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tests.suites.kafka_tests.runner import Suite
 
@@ -38,10 +38,16 @@ _CORE = (
 _FOUND = ("--config=junit.jupiter.extensions.autodetection.enabled=true",)
 
 
+def _with_agent(jar: str, package: str, only: Sequence[str]) -> Suite:
+    tests = ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server", "kafka-group-coordinator")
+    return Suite(jar, package, "broker", tests, ("kafka-streams",), only=only, ours="core", flags=_FOUND)
+
+
 def _with_clusters(jar: str, package: str, left_out: Mapping[str, str]) -> Suite:
     """Of a jar whose tests have @ClusterTest."""
     tests = (
         "kafka-clients-integration-tests",
+        "kafka-streams",
         "kafka-streams-integration-tests",
         "kafka-tools",
         "kafka-server",
@@ -67,21 +73,20 @@ _TOOLS_LEFT_OUT = {
     "SaslClientsWithInvalidCredentialsTest": "built on SaslSetup of kafka_2.13, which kafka-core's agent runs",
 }
 
+#: Those of kafka-server that ask brokers. The others are about KRaft or look at a broker's objects; UncleanLeaderElectionTest switches
+#: eligible leader replicas off (docs/adr/0016).
+_SERVER = (
+    "ClientQuotasRequestTest", "CordonedLogDirsIntegrationTest", "DynamicConfigTest", "EligibleLeaderReplicasIntegrationTest",
+    "MetadataRequestTest", "MinInSyncReplicasConfigTest",
+)  # fmt: skip
+
 #: By the name of the suite.
 ALL: Mapping[str, Suite] = {
     "kafka-streams": _suite("kafka-streams-integration-tests", "streams.integration"),
     "connect": _suite("connect-runtime", "connect.integration")._replace(resources="test-plugins/"),
-    "kafka-core": Suite(
-        "kafka_2.13",
-        "kafka",
-        "broker",
-        ("kafka_2.13", "kafka-metadata", "kafka-raft", "kafka-storage", "kafka-server", "kafka-group-coordinator"),
-        ("kafka-streams",),
-        only=_CORE,
-        ours="core",
-        flags=_FOUND,
-    ),
+    "kafka-core": _with_agent("kafka_2.13", "kafka", _CORE),
     "kafka-clients": _with_clusters("kafka-clients-integration-tests", "org.apache.kafka", _CLIENTS_LEFT_OUT),
+    "kafka-server": _with_agent("kafka-server", "org.apache.kafka", _SERVER),
     "kafka-tools": _with_clusters("kafka-tools", "org.apache.kafka.tools", _TOOLS_LEFT_OUT),
     "mirror": _suite("connect-mirror", "connect.mirror.integration"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from kafkalite.coordination.topic_configs import CLIENT_METRICS, GROUPS
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
+from kafkalite.replica.requests import MetadataResponse
 
 from .conftest import Broker, FrameClient
 
@@ -104,6 +106,24 @@ async def test_a_broker_that_is_gone_is_forgotten(broker: Broker) -> None:
     broker.services.broker_settings[BrokerId(7)] = {"num.replica.fetchers": "2"}
     assert await code(7) == 0
     assert not broker.services.broker_settings[BrokerId(7)]
+
+
+async def test_a_broker_that_has_just_stopped_is_forgotten(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was refused as running, until the node that was asked had heard of its end."""
+    services = broker.services
+    services.broker_settings[BrokerId(7)] = {"num.replica.fetchers": "2"}
+    known, asked = services.metadata, 0
+
+    def metadata(topics: Sequence[str] | None) -> MetadataResponse:
+        nonlocal asked
+        asked += 1
+        found = known(topics)
+        gone = replace(found.brokers[0], broker_id=BrokerId(7))
+        return found if asked > 3 else replace(found, brokers=(*found.brokers, gone))
+
+    monkeypatch.setattr(services, "metadata", metadata)
+    client = await broker.client()
+    assert (await client.ask(wire.UnregisterBrokerRequest(7), 0)).error_code == 0
 
 
 async def alter(

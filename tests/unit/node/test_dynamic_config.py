@@ -202,7 +202,7 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
         "cordoned.log.dirs",
         "errors.deadletterqueue.auto.create.topics.enable",  # read at each dead letter
         "errors.deadletterqueue.topic.name.prefix",
-        "follower.replication.throttled.rate",  # it has no effect of its own
+        "follower.replication.throttled.rate",
         *(
             f"group.{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams")
         ),  # read at each assignment

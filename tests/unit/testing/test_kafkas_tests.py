@@ -124,6 +124,14 @@ def test_a_report_of_junit(tmp_path: Path) -> None:
     report.write_text(
         '<testsuite><testcase classname="a.b.C" name="x()"/><testcase classname="a.b.C" name="y()"><error/></testcase>'
         '<testcase classname="a.b.C" name="z()"><skipped/></testcase>'
-        '<testcase classname="a.b.C" name="v()"><error message="looks inside the broker&apos;s JVM: A.b"/></testcase></testsuite>'
+        '<testcase classname="a.b.C" name="v()"><error message="looks inside the broker&apos;s JVM: A.b"/></testcase>'
+        '<testcase classname="a.b.C" name="w()"><failure message="after 5 s">E: after 5 s\n\tat x\n'
+        "Caused by: E: looks inside the broker&apos;s JVM: A.b\n</failure></testcase></testsuite>"
     )
-    assert outcomes(report) == {"C.x()": "passed", "C.y()": "failed", "C.z()": "skipped", "C.v()": "inside"}
+    assert outcomes(report) == {
+        "C.x()": "passed",
+        "C.y()": "failed",
+        "C.z()": "skipped",
+        "C.v()": "inside",
+        "C.w()": "inside",
+    }

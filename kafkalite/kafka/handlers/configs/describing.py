@@ -31,14 +31,6 @@ from kafkalite.model import ListenerAddress
 from kafkalite.protocol import wire
 
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
-#: Limits of replication: Kafka's tools take a value that they see for a limit that somebody has set.
-_SHOWN_IF_SET = frozenset(
-    (
-        "leader.replication.throttled.rate",
-        "follower.replication.throttled.rate",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-    )
-)
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
 #: As with Kafka, these are shown only if they are set: a program that removes one waits until it is gone.
 _SHOWN_IF_SET = frozenset(
