@@ -20,6 +20,9 @@ _OWN_LISTENER_TLS = "the key and trust stores of a listener are settings of the 
 _WORDS = "the error's text is another one here, with"
 _FIRST_ID = "expects that the first producer's id is 0; here each node reserves ids before they are needed"
 _LAST_IN_SYNC = "expects an empty ISR; here the last replica in sync stays in it when it stops (docs/adr/0016)"
+_EPOCH_OF_FOLLOWERS = (
+    "the end of a broker gives the partitions that it followed another leader epoch, too, as Kafka with ZooKeeper did"
+)
 _EPOCHS = (
     "counts epochs while Kafka waits group.*.assignment.interval.ms; here a member that joins waits for the next target in the same"
     " request (docs/adr/0029), and the first target of a share group waits for nothing"
@@ -128,7 +131,10 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     "kafka-clients": {
         "AutoTopicCreationTest.testAutoCreateTopicWithImplicit": _OWN_CONTROLLER,
         "AutoTopicCreationTest.testAutoCreateTopicWithMixed": _OWN_CONTROLLER,
+        "ConsumerBounceTest.testAsyncClose()": _EPOCH_OF_FOLLOWERS
+        + "; Java's consumer does not commit a position that is not validated yet",
         "ConsumerIntegrationTest.testAsyncConsumerWithConsumerProtocolDisabled": _PROTOCOLS,
+        "ConsumerIntegrationTest.testLeaderEpoch": _EPOCH_OF_FOLLOWERS,
         "ConsumerIntegrationTest.testRackAwareAssignment": _ASSIGNOR,
         "ConsumerIntegrationTest.testSingleCoordinatorOwnership": _IN_JVM,
         "ConsumerWithLegacyMessageFormatIntegrationTest": _IN_JVM,
@@ -137,11 +143,12 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym": (
             "the default of group.consumer.assignment.interval.ms is 0 here: a lone member does not wait"
         ),
+        "PlaintextConsumerTest.testClassicConsumerListTopics": (
+            "expects that __consumer_offsets is there 100 ms after it was asked for: on a busy machine it is not always"
+        ),
         "PlaintextConsumerTest.testAsyncConsumerQuotaMetricsNotCreated": _METER,
         "PlaintextConsumerTest.testClassicConsumerQuotaMetricsNotCreated": _METER,
         "ProducerFailureHandlingTest.testCannotSendToInternalTopic": _IN_JVM,
-        "ProducerSendWhileDeletionTest.testSendWithRecreatedTopic": _IN_JVM,
-        "ProducerSendWhileDeletionTest.testSendWithTopicDeletionMidWay": _IN_JVM,
         "ProducerIdExpirationTest.testDynamicProducerIdExpirationMs": _LATER,
         "ProducerIdExpirationTest.testProducerIdExpirationWithNoTransactions": _LATER,
         "TransactionsExpirationTest.testTransactionAfterProducerIdExpires": _LATER,

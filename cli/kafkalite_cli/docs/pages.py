@@ -273,7 +273,8 @@ def kafka_protocol() -> str:
     lines += ["", "# What was seen to run", "", _SEEN_TO_RUN, ""]
     lines += [f"- **{what}.** {text}" for what, text in _SERVICES]
     lines += ["", "# Other people's test suites", "", SUITES_INTRODUCTION, ""]
-    lines += [f"- **{what}.** {text}" for what, text in SUITES]
+    lines += ["| suite | passes | what does not, and why |", "|---|---|---|"]
+    lines += [f"| {suite} | {passes} | {why} |" for suite, passes, why in SUITES]
     return "\n".join(lines) + "\n"
 
 

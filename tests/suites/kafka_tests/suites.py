@@ -25,6 +25,7 @@ _CORE = (
     "DeleteTopicsRequestWithDeletionDisabledTest", "DescribeClusterRequestTest", "DescribeUserScramCredentialsRequestTest",
     "EdgeCaseRequestTest", "FetchRequestMaxBytesTest", "FetchRequestTest", "ListOffsetsRequestTest", "OffsetsForLeaderEpochRequestTest",
     "PlaintextAdminIntegrationTest", "ProduceRequestTest", "TransactionsTest",
+    "PlaintextConsumerAssignorsTest", "PlaintextProducerSendTest", "SslConsumerTest",
     "ApiVersionsRequestTest", "ConsumerGroupDescribeRequestTest", "ConsumerGroupHeartbeatRequestTest",
     "ConsumerProtocolMigrationTest", "DeleteGroupsRequestTest", "DescribeGroupsRequestTest",
     "GroupCoordinatorIntegrationTest", "HeartbeatRequestTest", "JoinGroupRequestTest", "LeaveGroupRequestTest", "ListGroupsRequestTest",
