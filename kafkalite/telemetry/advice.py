@@ -38,7 +38,8 @@ ADVICE = {
     ),
     "broker.unreachable": Advice(
         "if it is dead, its leaderships move within seconds and its replicas leave the ISRs",
-        "check the process, and the network between the two nodes; start the broker again",
+        "check the process, its limit of open files (a node without a free descriptor closes every new connection), and the network between "
+        "the two nodes; start the broker again",
     ),
     "disk.offline": Advice(
         "its replicas leave their ISRs and are recreated on the node's other disks, if any has room",
