@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.decoding.decoders import Decoding
-from kafkalite_pipelines.decoding.records import ERROR, RECORD
+from kafkalite_pipelines.decoding.records import ERROR, RECORD, STRANGE
 from kafkalite_pipelines.definition import DELETED, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import topics
 from kafkalite_pipelines.sinks.sink import Batch, OpenSink, Staged
@@ -91,7 +91,7 @@ class Batches:
                 counts = [
                     f.count(f.lit(1)).alias("records"),
                     f.count(ERROR).alias("bad"),
-                    *self._decoding.observed(decoded),
+                    *self._decoding.observed(),
                 ]
                 measured = self._kept(decoded.observe(observation, *counts))
                 rows = self._stepped(self._good(measured))
@@ -152,7 +152,7 @@ class Batches:
         from pyspark.sql import functions as f
 
         good = decoded if self._pipeline.decode.format == "raw" else decoded.where(f.col(ERROR).isNull())
-        return good.drop(ERROR, *RECORD) if self._pipeline.keyed else good.drop(ERROR, DELETED, *RECORD)
+        return good.drop(ERROR, STRANGE, *RECORD, *(() if self._pipeline.keyed else (DELETED,)))
 
     def _stepped(self, rows: DataFrame) -> DataFrame:
         for step in self._steps:

@@ -115,6 +115,69 @@ def test_names_that_differ_in_case_only(spark, log, tmp_path: Path) -> None:
     assert dict(dead[0].headers)["kafkalite.error"].startswith(b"has the field Name")
 
 
+def test_names_within_objects_that_differ_in_case_only(spark, log, tmp_path: Path) -> None:
+    """Their values were lost without a word."""
+    sink = {"format": "delta", "path": "d"}
+    pipeline = described(log, tmp_path, sink, decode={}, dead_letters={"topic": "dead"})
+    first = ['{"n": 0, "o": {"x": 1, "in": [{"y": 1}]}}', '{"n": 1, "q": {"Z": 1}}', '{"n": 2, "q": {"z": 1}}']
+    second = ['{"n": 3, "o": {"X": 5}}', '{"n": 4, "o": {"in": [{}, {"Y": 2}]}}', '{"n": 5, "o": {"x": 3, "X": null}}']
+    for batch in (first, second, ['{"n": 6, "o": {"new": {"a": 1}}}', '{"n": 7, "o": {"new": {"A": 1}}}']):
+        put_texts(log, *batch)
+        run(spark, pipeline)
+    assert spark_free_delta(tmp_path / "d") == [0, 1, 6]
+    dead = log.log.records("dead", 0)
+    assert [json.loads(record.value)["n"] for record in dead] == [2, 3, 4, 5, 7]
+    errors = [dict(record.headers)["kafkalite.error"].decode() for record in dead]
+    assert errors[1] == "has the field o.X, whose name differs from a column's in upper and lower case only"
+
+
+def test_new_fields_beside_records_that_hide_them(spark, log, tmp_path: Path) -> None:
+    """New fields within objects were lost without a word if another record of the batch had a number in place of the object, or if the
+    record had a name twice or a NaN; with a NaN also a new column was."""
+    sink = {"format": "delta", "path": "d"}
+    pipeline = described(log, tmp_path, sink, decode={}, dead_letters={"topic": "dead"})
+    put_texts(log, '{"n": 0, "o": {"a": {"x": 1}}, "p": {"x": 1}, "q": {"x": 1.5}, "it\'s?": {"x": 1}}')
+    run(spark, pipeline)
+    put_texts(log, '{"n": 1, "o": {"a": 5}}', '{"n": 2, "o": {"a": {"x": 1, "new": 2}}}', '{"n": 3, "p": 5}')
+    put_texts(log, '{"n": 4, "p": {"x": 1, "x": 2, "new": 2}}', '{"n": 5, "q": {"x": NaN, "new": 2}, "late": 2}')
+    put_texts(log, '{"n": 6, "it\'s?": {"x": 1, "new": 2}}', '{"n": "bad", "o": {"bad": 1}, "worse": 1}')
+    run(spark, pipeline)
+    rows = {row["n"]: row for row in delta_rows(tmp_path / "d")}
+    assert sorted(rows) == [0, 2, 4, 5, 6] and "worse" not in rows[0] and set(rows[0]["o"]) == {"a"}
+    assert rows[2]["o"]["a"] == {"x": 1, "new": 2} and rows[4]["p"] == {"x": 2, "new": 2}
+    assert rows[5]["q"]["new"] == rows[5]["late"] == rows[6]["it's?"]["new"] == 2
+    assert [json.loads(record.value)["n"] for record in log.log.records("dead", 0)] == [1, 3, "bad"]
+
+
+def test_objects_that_are_deep(spark, log, tmp_path: Path) -> None:
+    """One record made a column of 400 levels, which is more than some plans of Spark can have."""
+    pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, dead_letters={"topic": "dead"})
+    put_texts(log, '{"n": 0, "o": {"x": 1}}')
+    run(spark, pipeline)
+    for levels in (30, 400):
+        put_texts(log, f'{{"n": {levels}, "o": ' + '{"a": ' * levels + "1" + "}" * levels + "}")
+    run(spark, pipeline)
+    rows = {row["n"]: row["o"] for row in iceberg(tmp_path).scan().to_arrow().to_pylist()}
+    assert set(rows) == {0, 30}
+    inner = rows[30]
+    while isinstance(inner, dict):
+        inner = inner["a"]
+    assert inner == '{"a":' * 15 + "1" + "}" * 15
+    [dead] = log.log.records("dead", 0)
+    assert json.loads(dead.value)["n"] == 400
+
+
+def test_a_key_that_is_not_of_its_columns_type(spark, log, tmp_path: Path) -> None:
+    """It became null without a word."""
+    decode = {"schema": {"k": "long", "n": "long"}, "key_column": "k"}
+    pipeline = described(log, tmp_path, {"format": "delta", "path": "d"}, decode=decode, dead_letters={"topic": "dead"})
+    log.log.put("t", 0, (b"1", b'{"n": 0}'), (None, b'{"n": 1}'), (b"one", b'{"n": 2}'), (b"1.5", b'{"n": 3}'))
+    run(spark, pipeline)
+    assert {row["n"]: row["k"] for row in delta_rows(tmp_path / "d")} == {0: 1, 1: None}
+    errors = [dict(record.headers)["kafkalite.error"] for record in log.log.records("dead", 0)]
+    assert errors == [b"has a key that is no bigint"] * 2
+
+
 def test_text_behind_a_json_object(spark, log, tmp_path: Path) -> None:
     """Spark reads the first value of a text and passes over the rest: the second object of a record was lost."""
     decode = {"schema": {"n": "long", "x": "double"}}
@@ -150,6 +213,41 @@ def test_times_that_no_table_can_have(spark, log, tmp_path: Path, format_: str) 
     assert [record.value for record in dead] == values[len(good) :]
     errors = [dict(record.headers)["kafkalite.error"].decode() for record in dead]
     assert errors == [f"has a time that is not in the years 1 to 9999: {name}" for name in bad.values()]
+
+
+def test_values_that_spark_takes_for_others(spark, log, tmp_path: Path) -> None:
+    """200 as a tinyint was -56, "1,5" as a decimal was 15, a time of the day was one of today, numbers in microseconds were any time."""
+    kinds = {"tinyint": ["127", "200"], "float": ["1.5", "1e300"], "date": ['"2026"', '"12"']}
+    kinds |= {"decimal(9,2)": ['"1.505"', '"1,5"'], "timestamp": ["1764115200", '"10:30"']}
+    columns = {f"c{number}": kind for number, kind in enumerate(kinds)}
+    fields = {f"f{number}": kind for number, kind in enumerate(kinds)}
+    inner = f"struct<{','.join(f'{name}:{kind}' for name, kind in fields.items())}>"
+    schema = {"n": "long", **columns, "o": inner, "l": f"array<{inner}>", "m": "map<string,timestamp>"}
+    sink = {"format": "delta", "path": "d"}
+    pipeline = described(log, tmp_path, sink, decode={"schema": schema}, dead_letters={"topic": "dead"})
+    good, bad = ([values[at] for values in kinds.values()] for at in (0, 1))
+    texts = [f'"c{number}": {value}' for number, value in enumerate(bad)]
+    texts += [f'"o": {{"f{number}": {value}}}' for number, value in enumerate(bad)]
+    texts += [f'"l": [{{}}, {{"f{number}": {value}}}]' for number, value in enumerate(bad)]
+    texts += ['"c4": 18446744075473667', '"m": {"k": "T1:00"}']
+    right = ", ".join(f'"c{number}": {value}' for number, value in enumerate(good))
+    put_texts(log, *(f'{{"n": {n}, {text}}}' for n, text in enumerate([right, *texts])))
+    run(spark, pipeline)
+    [row] = delta_rows(tmp_path / "d")
+    assert (row["c0"], str(row["c2"]), str(row["c3"])) == (127, "2026-01-01", "1.51")
+    errors = [dict(record.headers)["kafkalite.error"].decode() for record in log.log.records("dead", 0)]
+    names = [text.split('"')[1] for text in texts]
+    assert errors == [f"has a value that does not fit the type of its column: {name}" for name in names]
+
+
+def test_a_fraction_where_whole_numbers_were_found(spark, log, tmp_path: Path) -> None:
+    """With more than 19 digits they are decimals, and 1.5 became 2."""
+    pipeline = described(log, tmp_path, {"format": "delta", "path": "d"}, decode={}, dead_letters={"topic": "dead"})
+    put_texts(log, '{"n": 0, "big": 18446744073709551615, "o": {"big": 18446744073709551615}}')
+    run(spark, pipeline)
+    put_texts(log, '{"n": 1, "big": 1.5}', '{"n": 2, "o": {"big": 1e-3}}', '{"n": 3, "big": 1.0, "o": {"big": 5}}')
+    run(spark, pipeline)
+    assert spark_free_delta(tmp_path / "d") == [0, 3]
 
 
 def test_bytes_that_are_no_text(spark, log, tmp_path: Path) -> None:
@@ -201,7 +299,16 @@ def test_maintenance_that_fails_does_not_stop_a_pipeline(
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(12))
 
 
-def spark_free_delta(path: Path) -> list[int]:
+def put_texts(log: Any, *values: str) -> None:
+    log.log.put("t", 0, *[(b"k", value.encode()) for value in values])
+
+
+def delta_rows(path: Path) -> list[dict[str, Any]]:
     from deltalake import DeltaTable
 
-    return sorted(DeltaTable(str(path)).to_pyarrow_table().column("n").to_pylist())
+    rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return rows
+
+
+def spark_free_delta(path: Path) -> list[int]:
+    return sorted(row["n"] for row in delta_rows(path))

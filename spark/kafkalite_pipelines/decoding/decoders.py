@@ -7,8 +7,17 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalite_pipelines.decoding.inner_fields import fields_of_variants, grown, has_new
-from kafkalite_pipelines.decoding.records import OBJECT, Decoder, JsonDecoder, RawDecoder, decoded, infer_columns
+from kafkalite_pipelines.decoding.inner_fields import grown
+from kafkalite_pipelines.decoding.records import (
+    ERROR,
+    OBJECT,
+    Decoder,
+    JsonDecoder,
+    RawDecoder,
+    decoded,
+    infer_columns,
+    unknown_fields,
+)
 from kafkalite_pipelines.decoding.types import ddl_of
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.places import OWN, Place
@@ -19,8 +28,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkalite_pipelines")
 _SCHEMA = "schema.json"
 _UNKNOWN = "unknown_fields"
-#: With a number behind it: the schema of all values of a column that is an object or has objects.
-_INNER = "inner_fields_"
 
 
 class Decoding:
@@ -58,27 +65,22 @@ class Decoding:
         checked = pipeline.key if not pipeline.steps else tuple(set(pipeline.key) & {pipeline.decode.key_column})
         return decoded(records, pipeline.decode, self._decoder, keyed=pipeline.keyed, key=checked)
 
-    def observed(self, rows: DataFrame) -> list[Column]:
-        """Aggregates that show whether records have fields that are no columns yet."""
-        from pyspark.sql import functions as f
-
-        if not self._infers or not isinstance(self._decoder, JsonDecoder):
-            return []
-        inner = [
-            f.schema_of_variant_agg(value).alias(f"{_INNER}{number}")
-            for number, (_, value) in enumerate(self._decoder.objects())
-        ]
-        return [f.count(self._decoder.unknown_fields()).alias(_UNKNOWN), *inner]
+    def observed(self) -> list[Column]:
+        """Aggregates over decoded rows that show whether records have fields that are no columns yet."""
+        return [unknown_fields().alias(_UNKNOWN)] if self._infers else []
 
     def learnt(self, records: DataFrame, seen: Mapping[str, Any]) -> bool:
         """Whether there are new columns: then the batch is decoded again with them."""
-        if not isinstance(self._decoder, JsonDecoder) or not (seen.get(_UNKNOWN) or self._has_new_inner(seen)):
+        if not isinstance(self._decoder, JsonDecoder) or not seen.get(_UNKNOWN):
             return False
         return self._learn(records, self._decoder.columns)
 
     def _learn(self, records: DataFrame, known: Mapping[str, str]) -> bool:
         """Columns of the records. A column keeps its type: what does not fit it is an error of its record."""
-        values = records.selectExpr("CAST(value AS string) AS value").where("value IS NOT NULL")
+        value = "value"
+        if self._decoder is not None:  # what does not fit would make types of its own
+            records, value = self.decoded(records).where(f"{ERROR} IS NULL"), "_value"
+        values = records.selectExpr(f"CAST({value} AS string) AS value").where("value IS NOT NULL")
         found = infer_columns(records.sparkSession, values)
         taken = {name.lower() for name in known}
         new: dict[str, str] = {}
@@ -99,17 +101,6 @@ class Decoding:
             self._place.write(_SCHEMA, json.dumps(columns))
         self._decoder = JsonDecoder(columns, found=True)
         return bool(new or more)
-
-    def _has_new_inner(self, seen: Mapping[str, Any]) -> bool:
-        """Whether an object of a record has a field that its column lacks."""
-        from pyspark.sql.types import DataType
-
-        assert isinstance(self._decoder, JsonDecoder)
-        columns = self._decoder.columns
-        return any(
-            has_new(fields_of_variants(seen.get(f"{_INNER}{number}") or ""), DataType.fromDDL(columns[name]))
-            for number, (name, _) in enumerate(self._decoder.objects())
-        )
 
 
 def _grown(known: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:

@@ -5,9 +5,11 @@ Beside these it has the record itself (`_key`, `_value`, `_headers`), for the de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkalite_pipelines.decoding.inner_fields import NEW, RESPELT, as_column, strange_names
+from kafkalite_pipelines.decoding.misread import misread
 from kafkalite_pipelines.decoding.registry import HEADER_BYTES, NO_ID
 from kafkalite_pipelines.decoding.times import outside_of_years
 from kafkalite_pipelines.decoding.types import ddl, ddl_of, quoted
@@ -20,9 +22,13 @@ if TYPE_CHECKING:
 #: Null if the record became a row.
 ERROR = "_error"
 RECORD = ("_key", "_value", "_headers")
+#: Names in the record that are no columns, where columns are found in the records.
+STRANGE = "_strange"
 BODY, _CORRUPT, _EVENT = "_body", "_corrupt_record", "_event"
 #: In the types of columns that have objects.
 OBJECT = "struct<"
+#: A deeper record is an error: some plans of Spark cannot have its type.
+_OPTIONS = {"maxNestingDepth": "100"}
 
 
 class Decoder(Protocol):
@@ -103,6 +109,9 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
         columns = given | columns | given  # it is the first
         if ddl_of(kind) == "string":
             error = f.coalesce(error, f.when(~f.is_valid_utf8(text), f.lit("has a key that is not UTF-8 text")))
+        else:
+            is_none = text.isNotNull() & given[decode.key_column][0].isNull()
+            error = f.coalesce(error, f.when(is_none, f.lit(f"has a key that is no {ddl_of(kind)}")))
     for name, (column, kind) in columns.items():
         if (outside := outside_of_years(column, kind)) is not None:
             reason = f.lit(f"has a time that is not in the years 1 to 9999: {name}")
@@ -117,6 +126,7 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
     for name in [name for name in key if name in names or name == decode.key_column]:
         error = f.coalesce(error, f.when(columns[name][0].isNull(), f.lit(f"has no key: {name} is missing")))
     hidden = [f.col(name) for name in ("_topic", "_partition", "_offset", "_timestamp", *RECORD)]
+    hidden += [f.col(STRANGE)] if STRANGE in rows.columns else []
     named = [column.alias(name) for name, (column, _) in columns.items()]
     return rows.select(*named, *hidden, f.coalesce(deleted, f.lit(False)).alias(DELETED), error.alias(ERROR))
 
@@ -154,13 +164,14 @@ class JsonDecoder:
 
     def decode(self, records: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
+        from pyspark.sql.types import DataType
 
         value = f.col("_value")
         text = f.substring(value, HEADER_BYTES + 1, 2**31 - 1) if self._framed else value
         parsed = f.from_json(
             text.cast("string"),
             f"{self._ddl}, {_CORRUPT} string",
-            {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
+            {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **_OPTIONS},
         )
         rows = records.withColumn(_EVENT, parsed)
         wrong = f.col("_value").isNotNull() & (f.col(_EVENT).isNull() | f.col(f"{_EVENT}.{_CORRUPT}").isNotNull())
@@ -171,8 +182,13 @@ class JsonDecoder:
         error = f.coalesce(f.when(~f.is_valid_utf8(text.cast("string")), f.lit("is not UTF-8 text")), error)
         behind = f.when(_is_more_than_one(text.cast("string")), f.lit("has more behind its JSON object"))
         error = f.coalesce(error, behind)
+        row = DataType.fromDDL(self._ddl)
         if self._found:
-            error = f.coalesce(error, self._clash())
+            rows = rows.withColumn(STRANGE, strange_names(text.cast("string"), row))
+        if (wrong := misread(text.cast("string"), row, found=self._found)) is not None:
+            error = f.coalesce(error, wrong)
+        if self._found:
+            error = f.coalesce(error, _differs_in_case())
         if self._debezium:
             nested = f.col(f"{_EVENT}.payload")
             fields = [f.coalesce(nested[name], f.col(_EVENT)[name]).alias(name) for name in ("before", "after", "op")]
@@ -181,50 +197,22 @@ class JsonDecoder:
             body = f.struct(*[f.col(_EVENT)[name].alias(name) for name in self.columns])
         return rows.withColumn(BODY, body).withColumn(ERROR, error.cast("string"))
 
-    def unknown_fields(self) -> Column:
-        """Names in the JSON object that are no columns yet; null if there are none. A column over `_value`."""
-        from pyspark.sql import functions as f
 
-        known = self._literals(name.lower() for name in self.columns)
-        unknown = f.filter(self._names(), lambda name: may_be_column(name) & ~f.array_contains(known, f.lower(name)))
-        return f.when(f.size(unknown) > 0, unknown)
+def unknown_fields() -> Column:
+    """How many decoded records that became rows have fields that are no columns yet. Names that begin with _ are the pipeline's own."""
+    from pyspark.sql import functions as f
 
-    def objects(self) -> list[tuple[str, Column]]:
-        """The columns that have objects, each with its part of the record as a variant; null if it has none."""
-        from pyspark.sql import functions as f
+    is_new = f.exists(STRANGE, lambda name: f.startswith(name, f.lit(NEW)) & ~f.startswith(name, f.lit(f"{NEW}_")))
+    return f.count_if(f.col(ERROR).isNull() & is_new)
 
-        text = f.col("_value").cast("string")
-        return [
-            (name, f.try_parse_json(f.get_json_object(text, f"$['{name}']")))
-            for name, kind in self.columns.items()
-            if OBJECT in kind and not set(name) & set("'?\\")
-        ]
 
-    def _clash(self) -> Column:
-        """The error of a record with a field whose name differs from a column's in case only; else null."""
-        from pyspark.sql import functions as f
+def _differs_in_case() -> Column:
+    """The error of a record with a field whose name differs from a column's, or a field's in its place, in case only; else null."""
+    from pyspark.sql import functions as f
 
-        exact, lower = self._literals(self.columns), self._literals(name.lower() for name in self.columns)
-        clashing = f.filter(
-            self._names(),
-            lambda name: ~f.array_contains(exact, name) & f.array_contains(lower, f.lower(name)),
-        )
-        text = f.concat(
-            f.lit("has the field "),
-            f.element_at(clashing, 1),
-            f.lit(", whose name differs from a column's in upper and lower case only"),
-        )
-        return f.when(f.size(clashing) > 0, text)
-
-    def _names(self) -> Column:
-        from pyspark.sql import functions as f
-
-        return f.json_object_keys(f.col("_value").cast("string"))
-
-    def _literals(self, names: Iterable[str]) -> Column:
-        from pyspark.sql import functions as f
-
-        return f.array(*[f.lit(name) for name in names])
+    names = f.filter(STRANGE, lambda name: f.startswith(name, f.lit(RESPELT)))
+    why = f.lit(", whose name differs from a column's in upper and lower case only")
+    return f.when(f.size(names) > 0, f.concat(f.lit("has the field "), f.substring(f.get(names, 0), 2, 2**31 - 1), why))
 
 
 def _is_more_than_one(text: Column) -> Column:
@@ -235,13 +223,6 @@ def _is_more_than_one(text: Column) -> Column:
     # json_array_length does not know the numbers without digits, which from_json takes
     is_strict = ~text.rlike("NaN|Inf|INF")
     return f.coalesce(values != 2, text.isNotNull() & is_strict)
-
-
-def may_be_column(name: Column) -> Column:
-    """Whether a field of a record becomes a column. Names that begin with _ are the pipeline's own."""
-    from pyspark.sql import functions as f
-
-    return ~f.startswith(name, f.lit("_")) & (name != "")
 
 
 def _inner(columns: Mapping[str, str]) -> str:
@@ -262,9 +243,9 @@ class RawDecoder:
 def infer_columns(spark: Any, values: DataFrame) -> dict[str, str]:
     """The columns of JSON texts (a DataFrame of one string column), as name -> type. Names that begin with _ are left out:
     they are the pipeline's own."""
-    found = spark.read.json(values)
+    found = spark.read.options(**_OPTIONS).json(values)
     return {
-        column.name: ddl_of(column.dataType)
+        column.name: ddl_of(as_column(column.dataType))
         for column in found.schema
         if column.name and not column.name.startswith("_")
     }

@@ -1,4 +1,4 @@
-"""Fields inside of objects: what Spark's text for variants says, which are new, the type with them."""
+"""Fields inside of objects: the types that read them, and the type with more of them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
-from kafkalite_pipelines.decoding.inner_fields import fields_of_variants, grown, has_new
+from kafkalite_pipelines.decoding.inner_fields import as_column, grown, maps_at
 
 
 def struct(**fields: Any) -> StructType:
@@ -20,35 +20,33 @@ def struct(**fields: Any) -> StructType:
 LONG, TEXT = LongType(), StringType()
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("BIGINT", {}),
-        ("VOID", {}),
-        ("", {}),
-        ("OBJECT<>", {}),
-        ("OBJECT<a: BIGINT, b: DECIMAL(3,1)>", {"a": {}, "b": {}}),
-        ("OBJECT<a: OBJECT<b: STRING, c: ARRAY<BIGINT>>, d: VARIANT>", {"a": {"b": {}, "c": {}}, "d": {}}),
-        ("ARRAY<OBJECT<a: ARRAY<ARRAY<OBJECT<b: VOID>>>, z: DOUBLE>>", {"a": {"b": {}}, "z": {}}),
-        ("OBJECT<`a, b`: BIGINT, `c``d>`: OBJECT<`: `: STRING>, e: BOOLEAN>", {"a, b": {}, "c`d>": {": ": {}}, "e": {}}),
-        ("OBJECT<a: " * 3000, {}),
-    ],
-)  # fmt: skip
-def test_fields_of_variants(text: str, wanted: object) -> None:
-    assert fields_of_variants(text) == wanted
+def test_objects_of_a_level_as_maps() -> None:
+    row = struct(a=LONG, b=ArrayType(ArrayType(struct(c=TEXT, d=struct(e=LONG)))), f=MapType(TEXT, struct(g=LONG)))
+    maps = "map<string,string>"
+    assert maps_at(row, 0) == maps
+    assert maps_at(row, 1) == f"struct<`b`:array<array<{maps}>>>"
+    assert maps_at(row, 2) == f"struct<`b`:array<array<struct<`d`:{maps}>>>>"
+    assert maps_at(row, 3) is None and maps_at(struct(a=LONG), 1) is None
 
 
-def test_what_is_new_and_the_type_with_it() -> None:
+def test_the_type_with_what_is_new() -> None:
     known = struct(a=LONG, b=ArrayType(struct(c=TEXT)), d=TEXT)
-    for text in (
-        "OBJECT<a: BIGINT>",
-        "OBJECT<A: BIGINT, b: BIGINT, d: OBJECT<x: BIGINT>>",
-        "BIGINT",
-        "OBJECT<``: BIGINT>",
-    ):
-        assert not has_new(fields_of_variants(text), known), text
-    for text in ("OBJECT<e: BIGINT>", "OBJECT<b: ARRAY<OBJECT<e: BIGINT>>>"):
-        assert has_new(fields_of_variants(text), known), text
     found = struct(e=LONG, b=ArrayType(struct(f=LONG, c=LONG)), a=TEXT, D=LONG)
     assert grown(known, found) == struct(a=LONG, b=ArrayType(struct(c=TEXT, f=LONG)), d=TEXT, e=LONG)
     assert grown(known, TEXT) == known
+
+
+def test_what_no_column_can_have() -> None:
+    twice = struct(A=LONG, a=TEXT, b=ArrayType(struct(x=struct(y=LONG, Y=TEXT))))
+    assert as_column(twice) == struct(A=LONG, b=ArrayType(struct(x=struct(y=LONG))))
+    assert grown(struct(z=LONG), struct(q=twice)) == struct(z=LONG, q=as_column(twice))
+
+
+def test_objects_that_are_too_deep_are_text() -> None:
+    def nested(levels: int, inner: Any) -> Any:
+        return inner if levels == 0 else struct(x=ArrayType(nested(levels - 2, inner)))
+
+    assert as_column(nested(14, LONG)) == nested(14, LONG)
+    assert as_column(nested(400, LONG)) == nested(14, struct(x=TEXT))
+    grew = grown(struct(x=ArrayType(struct(y=LONG))), nested(100, LONG))
+    assert grew == struct(x=ArrayType(struct(y=LONG, x=ArrayType(nested(10, struct(x=TEXT))))))
