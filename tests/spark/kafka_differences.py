@@ -81,9 +81,9 @@ class Side:
             key=str,
         )
 
-    def stream(self, /, **options: Any) -> Any:
+    def stream(self, checkpoint: Path | None = None, /, **options: Any) -> Any:
         """(rows, end) of each batch with rows of a query that takes what is there and ends, from topic to nowhere."""
-        query = self._started({"availableNow": True}, options)
+        query = self._started({"availableNow": True}, options, checkpoint)
         try:
             assert query.awaitTermination(120)
             return self._with_rows(query)
@@ -101,11 +101,32 @@ class Side:
         finally:
             query.stop()
 
-    def _started(self, trigger: dict[str, Any], options: dict[str, Any]) -> Any:
+    def restarted(self, first: str, then: str, *, again: bool = False, **options: Any) -> Any:
+        """The same of two queries on one checkpoint, of topics a and b: their names without ours. `again`: between the two the topics are
+        deleted and created, with fewer records; else they get more. `options`: of the second."""
+        self.number += 1
+        suffix = f"-{self.name}-{self.number}"
+        checkpoint = self.scratch / f"restarted{suffix}"
+        for topic in ("a", "b"):
+            create(self.client, topic + suffix, 1)
+            put(self.client, topic + suffix, 0, 5)
+        found = []
+        for topics, more in ((first, {}), (then, options)):
+            subscribed = ",".join(topic + suffix for topic in topics)
+            batches = self.stream(checkpoint, subscribe=subscribed, startingOffsets="earliest", **more)
+            found.append([(rows, {name.removesuffix(suffix): at for name, at in end.items()}) for rows, end in batches])
+            for topic in ("a", "b"):
+                if again:
+                    admin(self.bootstrap, "delete-topic", topic + suffix)
+                    create(self.client, topic + suffix, 1)
+                put(self.client, topic + suffix, 0, 3, 0 if again else 5)
+        return found
+
+    def _started(self, trigger: dict[str, Any], options: dict[str, Any], checkpoint: Path | None = None) -> Any:
         self.number += 1
         reader = self.spark.readStream.format(self.name).option("kafka.bootstrap.servers", self.bootstrap)
         writer = reader.options(**options).load().writeStream.format("noop")
-        writer = writer.option("checkpointLocation", str(self.scratch / f"{self.name}-{self.number}"))
+        writer = writer.option("checkpointLocation", str(checkpoint or self.scratch / f"{self.name}-{self.number}"))
         return writer.trigger(**trigger).start()
 
     def _with_rows(self, query: Any) -> list[Any]:
@@ -124,6 +145,12 @@ def create(client: BlockingClient, topic: str, partitions: int, **configs: str) 
     dotted = {name.replace("_", "."): value for name, value in configs.items()}
     (result,) = client.create_topics([NewTopic(topic, partitions, 1, configs=dotted)])
     assert not result.error, result
+
+
+def admin(bootstrap: str, *command: str) -> None:
+    """Run `kafkalite admin` and confirm."""
+    whole = [sys.executable, "-m", "kafkalite_cli", "admin", "--bootstrap", bootstrap, *command, "--yes"]
+    subprocess.run(whole, check=True, capture_output=True)
 
 
 def put(client: BlockingClient, topic: str, partition: int, count: int, first: int = 0) -> None:
@@ -283,6 +310,13 @@ CASES = [
     Case("a stream with headers", lambda s: s.stream(subscribe="src", startingOffsets="earliest", includeHeaders="true", minPartitions=7)),
     Case("a stream of removed records", lambda s: s.stream(subscribe="cut", startingOffsets='{"cut":{"0":1}}')),
     Case("a stream of removed records, failOnDataLoss=false", lambda s: s.stream(subscribe="cut", startingOffsets='{"cut":{"0":1}}', failOnDataLoss="false")),
+    Case("a restart with other options", lambda s: s.restarted("a", "a", maxOffsetsPerTrigger=2, minPartitions=3, includeHeaders="true")),
+    Case("a restart with one more topic", lambda s: s.restarted("a", "ab")),
+    Case("a restart with one topic less", lambda s: s.restarted("ab", "a")),
+    Case("a restart with one topic less, failOnDataLoss=false", lambda s: s.restarted("ab", "a", failOnDataLoss="false")),
+    Case("a restart after the topic was created again", lambda s: s.restarted("a", "a", again=True)),
+    Case("a restart after the topic was created again, failOnDataLoss=false", lambda s: s.restarted("a", "a", again=True, failOnDataLoss="false"),
+         differs="Spark's connector begins behind as many of the new topic's records as it had read of the old one's"),
     Case("a stream of an unknown topic", lambda s: s.stream(subscribe="nowhere-3", startingOffsets="earliest", **{"fetchOffset.numRetries": "0"})),
     Case("a stream of an unknown pattern", lambda s: s.stream(subscribePattern="zzz.*", startingOffsets="earliest")),
 ]  # fmt: skip
@@ -335,19 +369,7 @@ def sides(kafkalite_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> I
             put(client, "src", partition, 40)
             put(client, "uneven", partition, (5, 50, 20)[partition])
         put(client, "cut", 0, 20)
-        delete = [
-            "admin",
-            "--bootstrap",
-            bootstrap,
-            "delete-records",
-            "cut",
-            "--partition",
-            "0",
-            "--before",
-            "12",
-            "--yes",
-        ]
-        subprocess.run([sys.executable, "-m", "kafkalite_cli", *delete], check=True, capture_output=True)
+        admin(bootstrap, "delete-records", "cut", "--partition", "0", "--before", "12")
         put(client, "few", 0, 2)
         put(client, "few", 1, 1)
         yield [Side(name, session, client, bootstrap, scratch) for name in ("kafka", "kafkalite")]
