@@ -70,10 +70,10 @@ def _help(text: str) -> Iterator[str]:
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
     # Not get_params: its --help was built by the first caller, perhaps with other names.
     for parameter in command.params:
-        record = parameter.get_help_record(context)
+        record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
         if record is not None:
             names, meaning = record
-            yield from (".TP", r"\fB" + _text(names) + r"\fR", *_paragraph(meaning or "Given, it is on."))
+            yield from (".TP", r"\fB" + _text(names) + r"\fR", *_paragraph(meaning))
     yield from (".TP", r"\fB\-h, \-\-help\fR", "Show what the command takes.")
 
 

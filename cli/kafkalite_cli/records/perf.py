@@ -48,7 +48,12 @@ def load_options(command: F) -> F:
         click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True),
         click.option("--linger-ms", type=Real(0), default=5, show_default=True),
         click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True),
-        click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none"),
+        click.option(
+            "--compression",
+            type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+            default="none",
+            help="Of the batches.",
+        ),
     ]
     for option in reversed(options):
         command = option(command)

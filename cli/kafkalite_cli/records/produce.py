@@ -44,7 +44,12 @@ TOPIC_TIMEOUT_S = 3.0
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("--partition", type=Whole(0), help="All to this one [default: by key, or in turn].")
 @click.option("--idempotent/--no-idempotent", default=None, help="No duplicates [default: with --acks all].")
-@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none")
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    default="none",
+    help="Of the batches.",
+)
 @click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True)
 @click.option("--linger-ms", type=Real(0), default=5, show_default=True)
 @client_options
