@@ -52,7 +52,7 @@ def load_options(command: F) -> F:
             "--compression",
             type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
             default="none",
-            help="Of the batches.",
+            help="Codec of the batches.",
         ),
     ]
     for option in reversed(options):

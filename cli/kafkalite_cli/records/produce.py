@@ -48,7 +48,7 @@ TOPIC_TIMEOUT_S = 3.0
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
-    help="Of the batches.",
+    help="Codec of the batches.",
 )
 @click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True)
 @click.option("--linger-ms", type=Real(0), default=5, show_default=True)
