@@ -70,7 +70,7 @@ def _earlier_states(state: ControllerState) -> Iterator[Problem]:
         live = state.live(partition)
         missing = [replica for replica in replicas if replica not in live]
         detail = f"{partition} has a state of leader epoch {known.leader_epoch}, its replicas know epoch {later}"
-        yield "state.put_back", str(partition), detail + (f"; replicas {missing} are missing" if missing else "")
+        yield ("state.put_back", str(partition), detail + (f"; replicas {missing} are missing" if missing else ""))
 
 
 def _deletions(state: ControllerState) -> Iterator[Problem]:
