@@ -90,7 +90,7 @@ def test_checkpoints_torn_by_a_loss_of_power_cut_no_record(seed: int) -> None:
 def test_disks_die_and_come_back_without_a_restart() -> None:
     """Replicas move to the other disk by themselves; those that were alone in sync come back with their disk."""
     seen: set[str] = set()
-    for seed in range(1, 4):
+    for seed in range(1, 6):
         faults = [
             Fault(2.0 + number * 1.502 + number % 2 / 1_000, FaultKind.DISK, f"node{1 + (number + seed) % 3}", 0.9)
             for number in range(6)
