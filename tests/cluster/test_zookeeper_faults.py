@@ -273,8 +273,10 @@ async def test_a_process_that_stood_still_past_its_session_knows_at_once(zookeep
         assert await observer.exists("/controller", gone.set) is not None
         process.send_signal(signal.SIGSTOP)
         await gone.wait()  # the server has given the session up: another controller may rule
+        print("the session is over")
         process.send_signal(signal.SIGCONT)
         woke = json.loads(await process.stdout.readline())
+        print(woke)
         assert woke["lease"] < 0  # at the first instruction, though the state still says "connected"
         expired = json.loads(await process.stdout.readline())
         assert expired["told"] == [["suspended", False], ["expired", False]]  # and never usable in between
