@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Disk
 from kafkalite.log.failures import PROBE
+from kafkalite.log.log_dir import DELETE_SUFFIX
 
 #: A disk with less room than this stays offline.
 MIN_ROOM_BYTES = 16 * 1024 * 1024
 _DEADLINE_S = 15.0
 _ROOM_PROBE = f"{PROBE}-room"
+#: See `log_dir.set_aside_name`.
+_DELETED = re.compile(rf".+-\d+\.[0-9a-f]{{32}}{DELETE_SUFFIX}")
 
 
 def needed_bytes(total_bytes: int) -> int:
@@ -17,25 +23,40 @@ def needed_bytes(total_bytes: int) -> int:
     return max(2 * MIN_ROOM_BYTES, min(4 * MIN_ROOM_BYTES, total_bytes // 10))
 
 
+def _is_free(disk: Disk, path: str) -> bool:
+    if disk.free_bytes(path) < needed_bytes(disk.total_bytes(path)):
+        return False
+    try:
+        disk.write_file_atomic(f"{path}/{_ROOM_PROBE}", bytes(MIN_ROOM_BYTES))
+    except OSError:
+        return False
+    finally:
+        for name in (_ROOM_PROBE, f"{_ROOM_PROBE}.tmp"):
+            disk.remove(f"{path}/{name}")
+    return True
+
+
+def _remove_deleted(disk: Disk, path: str) -> None:
+    """Logs that were to be removed when the disk went offline: nobody else removes them until it is back."""
+    for name in disk.listdir(path):
+        if _DELETED.fullmatch(name):
+            disk.remove_tree(f"{path}/{name}")
+
+
 async def has_room(disk: Disk, path: str, own_time: OwnTime) -> bool:
     """Whether the disk has room again: free bytes, and (a quota does not show there) a file that may be written.
 
-    Raises TimeoutError if the disk does not answer.
+    If it has not, the logs that are deleted anyway are removed. Raises TimeoutError if the disk does not answer.
     """
     found: list[bool] = []
 
     def attempt() -> None:
-        try:
-            if disk.free_bytes(path) < needed_bytes(disk.total_bytes(path)):
-                return
-            try:
-                disk.write_file_atomic(f"{path}/{_ROOM_PROBE}", bytes(MIN_ROOM_BYTES))
-                found.append(True)
-            finally:
-                for name in (_ROOM_PROBE, f"{_ROOM_PROBE}.tmp"):
-                    disk.remove(f"{path}/{name}")
-        except OSError:
-            return
+        with contextlib.suppress(OSError):
+            if not _is_free(disk, path):
+                _remove_deleted(disk, path)
+                if not _is_free(disk, path):
+                    return
+            found.append(True)
 
     async with own_time.timeout(_DEADLINE_S):
         await disk.run_blocking(attempt, path)
