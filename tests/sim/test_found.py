@@ -10,6 +10,7 @@ import pytest
 from kafkalite.log.returning import Awaited
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plants import PLANTS
 from kafkalite.testing.simulation.run import Simulation
 
 
@@ -157,3 +158,29 @@ def test_states_that_were_put_back_are_led_in_a_later_epoch(seed: int, crashed: 
     ]
     result = Simulation(plan(*faults, seed=seed, orders=False)).run()
     assert result.violation is None, result.line()
+
+
+@pytest.mark.checklist("F28")
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_a_replica_that_was_made_again_below_its_leaders_first_record_is_not_in_sync(
+    monkeypatch: pytest.MonkeyPatch, *, is_planted: bool
+) -> None:
+    """Its first fetch was out of range. The leader still knew how far the replica on the dead disk had come, and took the empty one into the ISR."""
+    if is_planted:
+        PLANTS["outside"](monkeypatch.setattr)
+    drawn = plan(
+        Fault(2.0, FaultKind.POWER_ONE, "node1", 0.4),
+        Fault(6.329, FaultKind.DISK, "node2", 9.0),
+        seed=117,
+        orders=False,
+        log_dirs=("/data1", "/data2"),
+        fault_time_s=18.0,
+    )
+    settings = {
+        **drawn.settings,
+        "broker.heartbeat.interval.ms": 100,
+        "broker.heartbeat.timeout.ms": 400,
+        "zookeeper.session.timeout.ms": 6_000,
+    }
+    result = Simulation(dataclasses.replace(drawn, settings=settings)).run()
+    assert (result.violation is not None) == is_planted, result.line()

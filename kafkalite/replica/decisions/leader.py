@@ -221,8 +221,9 @@ def new_leader(
     """The state on becoming leader, or leader again with a later epoch.
 
     Members of the ISR get a full lag period from now before they are checked. A leader that goes on (`previous`)
-    keeps what it knows of its followers' ends: they copied them from this very log. Not if there was an epoch between that
-    it does not know: another replica may have led in it, and followers may have cut records that they had confirmed.
+    keeps what it knows of their ends: they copied them from this very log. Not if there was an epoch between that
+    it does not know: another replica may have led in it, and followers may have cut records that they had confirmed. Of a
+    replica outside of the ISR it knows nothing any more: it may have been made again, empty, with this epoch (KIP-18).
     Source: Kafka 3.7 Partition.makeLeader, Replica.resetReplicaState.
     """
     if previous is not None and leader_epoch != previous.leader_epoch + 1:
@@ -242,11 +243,11 @@ def new_leader(
         last_known_elr=last_known_elr,
     )
     for replica, follower in leader.followers.items():
+        if replica not in isr:
+            continue
         known = previous.followers.get(replica) if previous is not None else None
         if known is not None:
             follower.log_end_offset = known.log_end_offset
             follower.broker_epoch = known.broker_epoch
-            follower.last_caught_up_ms = known.last_caught_up_ms
-        if replica in isr:
-            follower.last_caught_up_ms = at_ms
+        follower.last_caught_up_ms = at_ms
     return leader

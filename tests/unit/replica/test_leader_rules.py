@@ -290,6 +290,7 @@ def test_a_leader_that_goes_on_keeps_what_it_knows_only_without_an_epoch_between
     assert (made.high_watermark, made.epoch_start_offset, made.durable_end_offset) == (20, 20, 18)
     two, three, four = (made.followers[each] for each in (TWO, THREE, FOUR))
     assert (two.log_end_offset, two.last_caught_up_ms) == (20 if keeps else NO_OFFSET, 7_000)
-    assert (three.log_end_offset, three.last_caught_up_ms) == ((20, 1_000) if keeps else (NO_OFFSET, NEVER_MS))
-    assert three.broker_epoch == (30 if keeps else NO_BROKER_EPOCH)
-    assert (four.log_end_offset, four.last_caught_up_ms) == (NO_OFFSET, NEVER_MS)
+    assert two.broker_epoch == (20 if keeps else NO_BROKER_EPOCH)
+    for outside in (three, four):  # may have been made again, empty
+        assert (outside.log_end_offset, outside.last_caught_up_ms) == (NO_OFFSET, NEVER_MS)
+        assert outside.broker_epoch == NO_BROKER_EPOCH

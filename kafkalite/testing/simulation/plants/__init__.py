@@ -23,6 +23,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "ended": storage.retries_of_what_has_ended,
     "C10": replication.joins_at_once,
     "first": replication.begins_anywhere,
+    "outside": replication.remembers_replicas_outside,
     "ack": replication.ack_before_replication,
     "ELR": replication.leads_whatever_it_lost,
     "ELR-min": replication.eligible_too_easily,

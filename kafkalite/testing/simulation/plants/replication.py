@@ -15,7 +15,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
 from kafkalite.model import EPOCH_DURING_DELETE, BrokerId
-from kafkalite.replica import doubts, hosted
+from kafkalite.replica import doubts, hosted, roles
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
 from kafkalite.replica.decisions import leader
@@ -180,6 +180,22 @@ def takes_commands_of_its_earlier_life(patch: Patch) -> None:
 def refused_for_good(patch: Patch) -> None:
     """A command that meets a broker before ZooKeeper has answered its registration is not sent again."""
     patch(Channels, "_met_another_life", lambda self, response: False)
+
+
+def remembers_replicas_outside(patch: Patch) -> None:
+    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since."""
+    made = leader.new_leader
+
+    def planted(previous: Any, **fields: Any) -> Any:
+        new = made(previous, **fields)
+        if previous is not None and previous.leader_epoch + 1 == new.leader_epoch:
+            for replica, known in previous.followers.items():
+                if replica in new.followers:
+                    new.followers[replica].log_end_offset = known.log_end_offset
+                    new.followers[replica].broker_epoch = known.broker_epoch
+        return new
+
+    patch(roles, "new_leader", planted)
 
 
 def vanished_is_deleted(patch: Patch) -> None:
