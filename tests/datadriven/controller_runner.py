@@ -19,6 +19,8 @@ lack committed records, `1@7-` runs code that knows no eligible leader replicas)
     restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
     refuses 2 t-0                           a broker refuses to lead: it may lack committed records
     ends t-0 1=5:100 2=6:40                 how far the logs of t-0 go, when they are asked (leader epoch:end)
+    silent 2,3 | leads t-0 6                these brokers do not answer that question; a replica says that it leads in this epoch
+    knows-epoch t-0 5                       a replica says that it knows this leader epoch, in which it has not led
     min-insync 2                            min.insync.replicas of all topics
     dead 2 t-0                              a broker refuses a command with KAFKA_STORAGE_ERROR
     limits replicas=1 partitions=2 leaders=1               for reassignments; what is left out is not limited

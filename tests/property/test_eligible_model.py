@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.controller.decisions.effects import Effect, Send, WriteStates
+from kafkalite.controller.decisions.effects import AskLogEnds, Effect, Send, WriteStates
 from kafkalite.controller.decisions.eligible import members
 from kafkalite.controller.decisions.events import (
     BrokersChanged,
@@ -23,7 +23,7 @@ from kafkalite.controller.decisions.events import (
     Ticked,
 )
 from kafkalite.controller.decisions.state import ControllerState
-from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, Offset, PartitionEpoch, TopicPartition
+from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, Offset, PartitionEpoch, TopicPartition
 from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.decisions.leader import PartitionLeader
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest
@@ -62,6 +62,8 @@ class Model(Script):
     def perform(self, effect: Effect) -> Event | None:
         if isinstance(effect, WriteStates):
             self.check_write(effect.writes.get(T0))
+        if isinstance(effect, AskLogEnds):
+            self.ends[T0] = {each: (LeaderEpoch(0), Offset(self.level[each])) for each in self.brokers}
         if isinstance(effect, Send) and isinstance(effect.command, LeaderAndIsrRequest):
             self.deliver(effect.broker_id, effect.command)
         return super().perform(effect)
@@ -74,6 +76,10 @@ class Model(Script):
         if self.state.accepted_loss.get(T0) == wanted.leader_epoch:
             sound = [each for each in members(found) if not self.doubt[each]]
             assert not sound, f"{sound} have everything, and {wanted.leader} is to lead with a loss"
+            most = max(self.level[each] for each in members(found))
+            assert self.level[wanted.leader] >= most, (
+                f"{wanted.leader} is to lead with a loss, and another one has more"
+            )
 
     def deliver(self, broker: BrokerId, command: LeaderAndIsrRequest) -> None:
         info = self.brokers.get(broker)

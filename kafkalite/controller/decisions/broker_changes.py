@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 from kafkalite.controller.decisions import partition_requests, restarts
 from kafkalite.controller.decisions.commands import announce_brokers, initialise
@@ -34,6 +35,7 @@ from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.decisions.topic_changes import begin_deletion, without_leader
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
+from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.control import ControlledShutdownResponse
 
 
@@ -87,6 +89,11 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     A bounced broker, the same id with another czxid, is both (invariant F5): it gives up its places in the ISR, if other replicas are in
     sync, and leads only in a new epoch, before it gets commands.
     """
+    return _compare(state, event)
+
+
+def _compare(state: ControllerState, event: BrokersChanged, *, cleared: Collection[BrokerId] = ()) -> Decision:
+    """`cleared`: brokers that were silent, and have not restarted. What their registrations doubt is settled."""
     held = {
         id_: info
         for id_, info in state.suspects.items()
@@ -110,7 +117,8 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     effects += announce_brokers(state, before.keys(), "broker.startup")
     effects += initialise(state, started, "broker.startup")
     # A broker that has come back may lack the records that made it eligible, even if other nodes write the state meanwhile.
-    unsure = frozenset(id_ for id_ in started if now[id_].doubtful or now[id_].missing or not now[id_].keeps_elr)
+    returned = [id_ for id_ in started if id_ not in cleared]
+    unsure = frozenset(id_ for id_ in returned if now[id_].doubtful or now[id_].missing or not now[id_].keeps_elr)
     concerned = {each for each, known in state.partitions.items() if not unsure.isdisjoint(known.elr)}
     waiting = tuple(sorted({*without_leader(state), *concerned}))
     if waiting:
@@ -137,7 +145,8 @@ def on_broker_cleared(state: ControllerState, event: BrokerCleared) -> Decision:
         return state, []
     registered = {**state.brokers, **state.suspects}
     suspects = {id_: each for id_, each in state.suspects.items() if id_ != event.broker_id}
-    state, effects = on_brokers_changed(dataclasses.replace(state, suspects=suspects), BrokersChanged(registered))
+    state = dataclasses.replace(state, suspects=suspects)
+    state, effects = _compare(state, BrokersChanged(registered), cleared=(event.broker_id,))
     # It may have restarted since it joined an ISR that nobody could take it from; where nobody leads they are read already.
     inside = tuple(
         partition

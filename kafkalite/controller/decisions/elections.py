@@ -7,6 +7,7 @@ partition epoch stays that of the state it is based on: the conditional write fa
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from kafkalite.controller.decisions.eligible import LogEnd, by_completeness, members
@@ -128,6 +129,14 @@ def shut_down(
         return _next(state, state.leader, staying, epoch)
     order = [replica for replica in replicas if replica in staying]
     return _next(state, (order or staying)[0], staying, epoch)
+
+
+def without_leader(state: LeaderAndIsr, epoch: ControllerEpoch) -> LeaderAndIsr | None:
+    """Nobody leads, and all that is known of the replicas stays; None if it is so already."""
+    if state.leader == NO_LEADER:
+        return None
+    later = LeaderEpoch(state.leader_epoch + 1)
+    return dataclasses.replace(state, leader=NO_LEADER, leader_epoch=later, controller_epoch=epoch)
 
 
 def after_loss(

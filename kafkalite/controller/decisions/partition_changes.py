@@ -50,12 +50,14 @@ from kafkalite.rpc.messages.control import ControlledShutdownResponse, Partition
 class _Wanted:
     """What a partition's state should be; None: as it is.
 
-    ask: these replicas are asked for their log ends first. `accepts_loss`: the leader may lack committed records.
+    ask: these replicas are asked for their log ends first. `accepts_loss`: the leader may lack committed records. `doubtful`: the partition
+    waits for what these, which may lack committed records, have.
     """
 
     state: LeaderAndIsr | None = None
     ask: tuple[BrokerId, ...] = ()
     accepts_loss: bool = False
+    doubtful: frozenset[BrokerId] = frozenset()
 
 
 def on_replicas_doubtful(state: ControllerState, event: ReplicasDoubtful) -> Decision:
@@ -115,7 +117,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     adopted: dict[TopicPartition, LeaderAndIsr] = {}
     writes: dict[TopicPartition, LeaderAndIsr] = {}
     asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    accepted = dict(state.accepted_loss)
+    accepted, doubts = dict(state.accepted_loss), dict(state.doubts)
     unclean = 0
     for partition in sorted(event.states):
         replicas = state.replicas(partition)
@@ -164,6 +166,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
             accepted.pop(partition, None)
             if choice.accepts_loss:
                 accepted[partition] = wanted.leader_epoch
+            if choice.doubtful:  # the new state is newer than their registrations
+                doubts[partition] = dict.fromkeys(choice.doubtful, wanted.leader_epoch)
         elif found is not None and isinstance(event.purpose, PreferredElection):
             effects += _skipped(replicas, found, partition)
     # A pending change is announced once, when it is durable.
@@ -176,6 +180,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         state,
         partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
         accepted_loss=accepted,
+        doubts=doubts,
     )
     # An elected epoch begins with INIT commands, which carry everything at once.
     is_announced = not isinstance(event.purpose, ControllerElected)
@@ -242,7 +247,7 @@ def _wanted(
     if choice.state is None and is_put_back and not choice.ask:
         # In a new leader epoch, by which all its replicas learn the znode's version.
         choice = _Wanted(elections.with_epoch(found, found.leader, found.isr, state.epoch))
-    if choice.state is None:
+    if choice.state is None or choice.doubtful:
         return choice
     return dataclasses.replace(choice, state=carried(found, choice.state, replicas, known, gone))
 
@@ -290,6 +295,9 @@ def _chosen(
         candidates = tuple(id_ for id_ in elections.known_members(replicas, found) if id_ in live)
         if known.log_ends is None and len(candidates) > 1:
             return _Wanted(ask=candidates)
+        said = candidates if known.log_ends is None else known.log_ends
+        if not unclean and _unknown(state, partition, {*doubtful, *candidates}, said):
+            return _Wanted(elections.without_leader(found, state.epoch), doubtful=frozenset(doubtful))
         if candidates:
             return _Wanted(
                 elections.after_loss(replicas, found, live, leaving, state.epoch, known.log_ends), accepts_loss=True
@@ -367,6 +375,14 @@ def _doubts(
     if broker_id in restarted and broker.doubts(partition):
         return True
     return state.doubts.get(partition, {}).get(broker_id, -1) >= found.leader_epoch
+
+
+def _unknown(
+    state: ControllerState, partition: TopicPartition, asked: Collection[BrokerId], said: Collection[BrokerId]
+) -> list[BrokerId]:
+    """Those that have not said where their logs end, and may have more than the others: a disk that is offline can come back, and a broker
+    that does not answer answers later, or its session ends. One that knows that its log is gone is not waited for."""
+    return [id_ for id_ in asked if id_ not in said and not _lacks(state, id_, partition)]
 
 
 def _lacks(state: ControllerState, broker_id: BrokerId, partition: TopicPartition) -> bool:
