@@ -206,9 +206,8 @@ class ProduceHandler:
         if self._is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
-            return (
-                ErrorCode.NOT_ENOUGH_REPLICAS
-            )  # every producer sends again after it; librdkafka takes others of these for final
+            # Every producer sends again after it. librdkafka takes THROTTLING_QUOTA_EXCEEDED for final.
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
 
     def _append(

@@ -51,8 +51,7 @@ def draw_harsh(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
             target = "all" if kind in _OF_ALL else source.choice([*names, *_ROLES])
             for_s = source.choice((0.05, 0.5, 1.2, 2.5)) * session_ms / 1000 * source.uniform(0.5, 1.5)
             faults.append(Fault(round(at_s + source.uniform(0, 1.0), 3), kind, target, round(for_s, 3)))
-    faults += _draw_lags(seed, names, time_s, session_ms / 1000)
-    faults += _draw_threads(seed, names, time_s, session_ms / 1000)
+    faults += _draw_later(seed, names, time_s, session_ms / 1000)
     if only is not None:
         faults = [fault for fault in faults if fault.kind in only]
     return dataclasses.replace(
@@ -72,23 +71,20 @@ def draw_harsh(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
     )
 
 
-def _draw_lags(seed: int, names: list[str], time_s: float, session_s: float) -> list[Fault]:
-    """From a source of their own: seeds from before there were any stay what they were, apart from these."""
-    source = random.Random(f"{seed}/lags")
-    faults = []
-    for _ in range(source.choice((0, 0, 2, 4, 8))):
-        for_s = session_s * source.choice((1.0, 3.0, 8.0)) * source.uniform(0.5, 1.5)
-        target = source.choice([*names, *_ROLES])
-        faults.append(Fault(round(source.uniform(0.5, time_s), 3), FaultKind.ZK_LAG, target, round(for_s, 3)))
-    return faults
+#: Kinds that were added later -> the word of their random source, how many there may be, and how many sessions they may last.
+_LATER = {
+    FaultKind.ZK_LAG: ("lags", (0, 0, 2, 4, 8), (1.0, 3.0, 8.0)),
+    FaultKind.THREADS: ("threads", (0, 0, 0, 1, 3), (0.05, 1.0, 4.0)),
+}
 
 
-def _draw_threads(seed: int, names: list[str], time_s: float, session_s: float) -> list[Fault]:
-    """The same."""
-    source = random.Random(f"{seed}/threads")
+def _draw_later(seed: int, names: list[str], time_s: float, session_s: float) -> list[Fault]:
+    """From sources of their own: seeds from before there were any stay what they were, apart from these."""
     faults = []
-    for _ in range(source.choice((0, 0, 0, 1, 3))):
-        for_s = session_s * source.choice((0.05, 1.0, 4.0)) * source.uniform(0.5, 1.5)
-        target = source.choice([*names, *_ROLES])
-        faults.append(Fault(round(source.uniform(0.5, time_s), 3), FaultKind.THREADS, target, round(for_s, 3)))
+    for kind, (word, counts, sessions) in _LATER.items():
+        source = random.Random(f"{seed}/{word}")
+        for _ in range(source.choice(counts)):
+            for_s = session_s * source.choice(sessions) * source.uniform(0.5, 1.5)
+            target = source.choice([*names, *_ROLES])
+            faults.append(Fault(round(source.uniform(0.5, time_s), 3), kind, target, round(for_s, 3)))
     return faults

@@ -61,7 +61,7 @@ async def test_a_command_with_an_earlier_leader_epoch_is_refused_and_reported(ma
     assert [change.is_ahead for change in cluster.node(1).changes] == [True]
     assert (await cluster.command(2, earlier, is_init=True)).partitions
     (change,) = cluster.node(2).changes
-    assert change.is_ahead and change.is_epoch_only and change.leader_epoch == 3, "only the leader knows who is in sync"
+    assert change.is_ahead and change.is_epoch_only and change.leader_epoch == 3, "a follower does not know the ISR"
 
 
 @pytest.mark.checklist("F18")
