@@ -131,16 +131,29 @@ class _Life:
         """Raises Unanswered, Refused."""
         ends_s = self._now() + self._source.expovariate(0.1)
         while self._workload.is_calm or self._now() < ends_s:
-            await self._heartbeat()
-            hosts: dict[str, list[tuple[bytes, int]]] = {}
-            for each in self._assigned:
-                hosts.setdefault(await self._leader(each), []).append(each)
-            if not hosts:
+            try:
+                await self._round()
+            except (
+                Unanswered
+            ):  # such as by the end of its login: in the end it goes on, or its partitions wait for its session's end
+                if not self._workload.is_calm:
+                    raise
+                self._sessions.clear()
+                self._leaders.clear()
+                self._coordinator = None
                 await asyncio.sleep(0.1)
-            for host, partitions in sorted(hosts.items()):
-                await self._turn(host, partitions)
         if self._source.random() < 0.5:
             await self._leave()
+
+    async def _round(self) -> None:
+        await self._heartbeat()
+        hosts: dict[str, list[tuple[bytes, int]]] = {}
+        for each in self._assigned:
+            hosts.setdefault(await self._leader(each), []).append(each)
+        if not hosts:
+            await asyncio.sleep(0.1)
+        for host, partitions in sorted(hosts.items()):
+            await self._turn(host, partitions)
 
     # --- the group ---
 
