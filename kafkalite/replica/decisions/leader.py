@@ -223,7 +223,7 @@ def new_leader(
     Members of the ISR get a full lag period from now before they are checked. A leader that goes on (`previous`)
     keeps what it knows of their ends: they copied them from this very log. Not if there was an epoch between that
     it does not know: another replica may have led in it, and followers may have cut records that they had confirmed. Of a
-    replica outside of the ISR it knows nothing any more: it may have been made again, empty, with this epoch (KIP-18).
+    replica outside of the ISR it knows nothing any more: it may have been recreated empty with this epoch (KIP-18).
     Source: Kafka 3.7 Partition.makeLeader, Replica.resetReplicaState.
     """
     if previous is not None and leader_epoch != previous.leader_epoch + 1:
