@@ -59,6 +59,8 @@ SETTINGS: dict[str, object] = {
     "transaction.state.log.num.partitions": 8,
     "log.retention.check.interval.ms": 5_000,
     "group.initial.rebalance.delay.ms": 0,
+    # By default a day: the small disks would be full of replicas that were set aside before two hours are over.
+    "stray.delete.delay.ms": 1_200_000,
 }
 
 
