@@ -43,6 +43,17 @@ def log_files() -> int:
     return max(min(LEAST_LOG_FILES, soft // 2), min(_MOST, soft // _SHARE))
 
 
+def in_use() -> tuple[int, int]:
+    """About how many descriptors the process has, and its limit. A new one gets the lowest free number: all below it are in use."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        lowest_free = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return soft, soft
+    os.close(lowest_free)
+    return lowest_free, _ENOUGH if soft == resource.RLIM_INFINITY else soft
+
+
 class Reserve:
     """Descriptors for file operations that need one for a moment, held back for when clients have used up the others.
 

@@ -75,4 +75,5 @@ def real_env(
         random=source,
         connect_coordinator=connect_coordinator or connect,
         log_files=open_files.log_files(),
+        descriptors=open_files.in_use,
     )

@@ -244,3 +244,5 @@ class Env:
     entropy: Callable[[int], bytes] = os.urandom
     #: How many log files may be kept open.
     log_files: int = LEAST_LOG_FILES
+    #: How many file descriptors the process uses, and its limit.
+    descriptors: Callable[[], tuple[int, int]] = lambda: (0, LEAST_LOG_FILES)

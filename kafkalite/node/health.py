@@ -11,6 +11,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.env.loop_times import SHOWN_FROM_S, LoopTimes
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.log.log_manager import LogManager
+from kafkalite.node.descriptor_watch import DescriptorWatch
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -42,6 +43,7 @@ class NodeHealth:
         controller: Controller,
         logs: LogManager,
         loop_times: LoopTimes,
+        descriptors: DescriptorWatch,
         malformed: Sequence[Malformed],
         unusable: Mapping[str, str],
     ) -> None:
@@ -53,6 +55,7 @@ class NodeHealth:
         self._controller = controller
         self._logs = logs
         self._loop_times = loop_times
+        self._descriptors = descriptors
         self._malformed = malformed
         self._unusable = unusable
 
@@ -70,6 +73,7 @@ class NodeHealth:
             *self._replicas.describing.problems(),
             *self._controller.problems(),
             *disk_problems(self._logs),
+            *self._descriptors.problems(),
             *_held(self._loop_times),
             *malformed,
         )

@@ -52,6 +52,7 @@ from kafkalite.node.binding import bind
 from kafkalite.node.catching_up import CatchingUp
 from kafkalite.node.changed_settings import ChangedSettings
 from kafkalite.node.controller_rpc import ControllerRpc
+from kafkalite.node.descriptor_watch import DescriptorWatch
 from kafkalite.node.earlier_sessions import EarlierSessions
 from kafkalite.node.extension_handlers import NodeExtension
 from kafkalite.node.health import NodeHealth
@@ -163,6 +164,7 @@ class Node:
         self.loop_times = LoopTimes(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.zookeeper = ZooKeeperHealth(self.session, env.clock)
+        self._descriptors = DescriptorWatch(env.descriptors, env.clock)
         self._znode_acls = ZnodeAclCheck(self.session, env.clock) if config.zookeeper_set_acl else None
         nodes = self.security.principals if self.security is not None else ()
         self.rights = AclManager(config, env.clock, self.zookeeper.ordering, nodes)
@@ -243,6 +245,7 @@ class Node:
             controller=self.controller,
             logs=self.logs,
             loop_times=self.loop_times,
+            descriptors=self._descriptors,
             malformed=(*followed, self.producer_ids),
             unusable=self.settings.unusable,
         )
@@ -350,6 +353,7 @@ class Node:
 
     async def _start(self) -> None:
         self.supervisor.spawn("own_time", self._own_time.run(self.loop_times.ticked))
+        self.supervisor.spawn("descriptors", self._descriptors.run())
         self.supervisor.spawn("session.keeper", self.session.run())
         self.supervisor.spawn("session.watch", self.session.watch())
         in_session = self._membership.in_session

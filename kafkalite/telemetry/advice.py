@@ -160,6 +160,11 @@ ADVICE = {
         "if it does not go away: look at the broker that is not in sync (is it alive, its disk, its network), or move "
         "the replica elsewhere: `admin reassign`",
     ),
+    "descriptors.short": Advice(
+        "log files that were not used lately are closed; at the limit, each new connection is closed, also those of other brokers",
+        "raise the process's limit of open files (LimitNOFILE= in the systemd unit). If clients open connections without closing them, "
+        "limit these: max.connections.per.ip",
+    ),
     "loop.held": Advice(
         "requests of all other clients of this node waited for that time; shown for five minutes",
         "if it names a client, ask its owner for smaller requests or set a quota (`request_percentage`); otherwise report it as a bug",

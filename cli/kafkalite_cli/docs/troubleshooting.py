@@ -35,6 +35,7 @@ MEANS = {
     "topic.few_replicas": "An internal topic was created when there were fewer brokers, and has fewer replicas than its setting says.",
     "transaction.late": "A transaction is open for longer than any producer may ask for; readers of committed records wait at it.",
     "partition.under_replicated": "A replica is not in the ISR: its broker is away, or it is behind the leader.",
+    "descriptors.short": "A node's process uses nine tenths of the file descriptors that it may have.",
     "loop.held": "A request held a node's event loop for half a second or longer.",
 }
 _HEAD = """# Troubleshooting
