@@ -167,6 +167,19 @@ def test_objects_that_are_deep(spark, log, tmp_path: Path) -> None:
     assert json.loads(dead.value)["n"] == 400
 
 
+def test_objects_whose_names_are_data(spark, log, tmp_path: Path) -> None:
+    """Each batch added columns, without an end."""
+    sink = {"format": "delta", "path": "d"}
+    put_texts(log, json.dumps({"n": 0, "by_user": {f"u{each}": {"a": 1, "b": 2} for each in range(1_000)}}))
+    with pytest.raises(PipelineError, match=r"2001 fields, 2000 of them in by_user, .*map<string,"):
+        run(spark, described(log, tmp_path, sink, decode={}))
+    assert not (tmp_path / "d").exists()
+    schema = {"n": "long", "by_user": "map<string,struct<a:bigint,b:bigint>>"}
+    run(spark, described(log, tmp_path, sink, decode={"schema": schema}))
+    [row] = delta_rows(tmp_path / "d")
+    assert row["n"] == 0 and len(row["by_user"]) == 1_000
+
+
 def test_a_key_that_is_not_of_its_columns_type(spark, log, tmp_path: Path) -> None:
     """It became null without a word."""
     decode = {"schema": {"k": "long", "n": "long"}, "key_column": "k"}

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalite_pipelines.decoding.inner_fields import grown
+from kafkalite_pipelines.decoding.inner_fields import fields_of, grown
 from kafkalite_pipelines.decoding.records import (
     ERROR,
     OBJECT,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkalite_pipelines")
 _SCHEMA = "schema.json"
 _UNKNOWN = "unknown_fields"
+#: Of the columns that are found, with those in objects. More are names that are data (ids of users, hosts): each batch would add columns.
+MAX_FIELDS = 2_000
 
 
 class Decoding:
@@ -94,6 +96,7 @@ class Decoding:
             columns = {"value": "string"}  # no record is JSON: all of them are errors, or there is none
             self._decoder = JsonDecoder(columns, found=True)
             return False
+        _check_number(columns)
         for what, which in (("new columns", new), ("new fields in objects", more)):
             if which:
                 log.warning("%s: %s", what, ", ".join(f"{name} {kind}" for name, kind in which.items()))
@@ -101,6 +104,21 @@ class Decoding:
             self._place.write(_SCHEMA, json.dumps(columns))
         self._decoder = JsonDecoder(columns, found=True)
         return bool(new or more)
+
+
+def _check_number(columns: Mapping[str, str]) -> None:
+    """Raises PipelineError."""
+    from pyspark.sql.types import DataType
+
+    sizes = {name: fields_of(DataType.fromDDL(kind)) for name, kind in columns.items()}
+    if (total := sum(sizes.values())) <= MAX_FIELDS:
+        return
+    largest = max(sizes, key=lambda name: sizes[name])
+    inner = f", {sizes[largest]} of them in {largest}" if sizes[largest] > 1 else ""
+    raise PipelineError(
+        f"decode.schema is missing: the records have {total} fields{inner}, and at most {MAX_FIELDS} are found. "
+        "An object whose names are data is a map<string,...> there"
+    )
 
 
 def _grown(known: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:

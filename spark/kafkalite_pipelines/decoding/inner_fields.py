@@ -86,6 +86,16 @@ def _names(value: Column, kind: Any, depth: int, path: str) -> Column:
     return f.coalesce(names, none)
 
 
+def fields_of(kind: Any) -> int:
+    """How many fields a Spark type has at all depths; what is no object counts as one."""
+    match type(kind).__name__:
+        case "ArrayType":
+            return fields_of(kind.elementType)
+        case "StructType":
+            return sum(fields_of(field.dataType) for field in kind.fields)
+    return 1
+
+
 def grown(known: Any, found: Any) -> Any:
     """A Spark type with the fields that only `found` has, at the end of their objects. All others keep their types."""
     return _grown(known, found, _LEVELS)

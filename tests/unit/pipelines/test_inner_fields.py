@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
-from kafkalite_pipelines.decoding.inner_fields import as_column, grown, maps_at
+from kafkalite_pipelines.decoding.inner_fields import as_column, fields_of, grown, maps_at
 
 
 def struct(**fields: Any) -> StructType:
@@ -18,6 +18,16 @@ def struct(**fields: Any) -> StructType:
 
 
 LONG, TEXT = LongType(), StringType()
+
+
+def test_how_many_fields() -> None:
+    assert [fields_of(kind) for kind in (LONG, ArrayType(TEXT), struct(), MapType(TEXT, struct(a=LONG, b=LONG)))] == [
+        1,
+        1,
+        0,
+        1,
+    ]
+    assert fields_of(struct(a=LONG, b=ArrayType(struct(c=TEXT, d=struct(e=LONG, f=TEXT))))) == 4
 
 
 def test_objects_of_a_level_as_maps() -> None:
