@@ -191,6 +191,21 @@ def test_a_key_that_is_not_of_its_columns_type(spark, log, tmp_path: Path) -> No
     assert errors == [b"has a key that is no bigint"] * 2
 
 
+def test_escapes_for_half_of_a_character(spark, log, tmp_path: Path) -> None:
+    """Spark reads a question mark for each, without a word."""
+    decode = {"schema": {"n": "long", "s": "string"}}
+    sink = {"format": "delta", "path": "d"}
+    pipeline = described(log, tmp_path, sink, decode=decode, dead_letters={"topic": "dead"})
+    good = ["\\ud83d\\ude00", "\\uD83D\\uDE00x\\ud83d\\ude00", "\\\\ud83d", "\\u00e4", "\\\\\\\\udc00", "ud83d"]
+    bad = ["\\ud83d", "a\\ude00", "\\ud83dx\\ude00", "\\\\\\ud83d", "\\ud83d\\ud83d\\ude00", "\\uDE00\\uD83D"]
+    put_texts(log, *[f'{{"n": {n}, "s": "{text}"}}' for n, text in enumerate((*good, *bad))])
+    run(spark, pipeline)
+    rows = {row["n"]: row["s"] for row in delta_rows(tmp_path / "d")}
+    assert rows == {n: json.loads(f'"{text}"') for n, text in enumerate(good)}
+    errors = [dict(record.headers)["kafkalite.error"] for record in log.log.records("dead", 0)]
+    assert errors == [b"has an escape for half of a character (\\ud800 to \\udfff)"] * len(bad)
+
+
 def test_text_behind_a_json_object(spark, log, tmp_path: Path) -> None:
     """Spark reads the first value of a text and passes over the rest: the second object of a record was lost."""
     decode = {"schema": {"n": "long", "x": "double"}}

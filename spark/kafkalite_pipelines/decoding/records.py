@@ -181,7 +181,7 @@ class JsonDecoder:
             error = f.coalesce(f.when(value.isNotNull() & ~is_framed, f.lit(NO_ID)), error)
         error = f.coalesce(f.when(~f.is_valid_utf8(text.cast("string")), f.lit("is not UTF-8 text")), error)
         behind = f.when(_is_more_than_one(text.cast("string")), f.lit("has more behind its JSON object"))
-        error = f.coalesce(error, behind)
+        error = f.coalesce(error, behind, _has_half_a_character(text.cast("string")))
         row = DataType.fromDDL(self._ddl)
         if self._found:
             rows = rows.withColumn(STRANGE, strange_names(text.cast("string"), row))
@@ -223,6 +223,21 @@ def _is_more_than_one(text: Column) -> Column:
     # json_array_length does not know the numbers without digits, which from_json takes
     is_strict = ~text.rlike("NaN|Inf|INF")
     return f.coalesce(values != 2, text.isNotNull() & is_strict)
+
+
+#: In Java's regular expressions: an escape (not of a backslash) for one half of a character outside of the first 65,536, without the other half.
+_HALF = (
+    "(?<!\\\\)(?:\\\\\\\\)*(?:\\\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\\\u[dD][c-fC-F])"
+    "|(?<!\\\\u[dD][89abAB][0-9a-fA-F]{2})\\\\u[dD][c-fC-F])"
+)
+
+
+def _has_half_a_character(text: Column) -> Column:
+    """The error of a JSON text with an escape that is no character alone, for which Spark reads "?"; else null."""
+    from pyspark.sql import functions as f
+
+    why = f.lit("has an escape for half of a character (\\ud800 to \\udfff)")
+    return f.when(f.contains(text, f.lit("\\u")) & text.rlike(_HALF), why)
 
 
 def _inner(columns: Mapping[str, str]) -> str:
