@@ -52,6 +52,11 @@ def is_shortage(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and _SCOPE_OF_ERRNO.get(error.errno or 0) is FaultScope.SHORTAGE
 
 
+def lacks_room(error: BaseException | None) -> bool:
+    """Whether the disk, or a quota on it, is full."""
+    return isinstance(error, OSError) and _SCOPE_OF_ERRNO.get(error.errno or 0) is FaultScope.ROOM
+
+
 def fault_scope(error: StorageError) -> FaultScope:
     """By the error number of the OSError behind it."""
     cause = error.__cause__

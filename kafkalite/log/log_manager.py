@@ -82,7 +82,7 @@ class LogManager:
         self.removals = Removals(pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms)
         reopening = Reopening(pool, disk, clock)
         self.failures = DirFailures(pool, disk, clock, self.removals, reopening)
-        self.offsets = OffsetCheckpoints(pool, self.failures)
+        self.offsets = OffsetCheckpoints(pool, self.failures, self.removals)
         self._failure_handler = LogDirFailureHandler(
             pool, disk, clock, own_time, supervisor, self.failures, self.removals,
             busy_s=config.log_dir_probe_timeout_ms / 1000,

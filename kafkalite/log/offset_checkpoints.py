@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
+from kafkalite.log.failures import lacks_room
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_state import LogState
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
+from kafkalite.log.removals import Removals
 from kafkalite.model import Offset, TopicPartition
 
 #: The file that a thread has written, until it replaces the checkpoint.
@@ -21,9 +24,10 @@ _ATTEMPTS = 3
 class OffsetCheckpoints:
     """The formats are in kafkalite.log.checkpoints."""
 
-    def __init__(self, pool: LogPool, failures: DirFailures) -> None:
+    def __init__(self, pool: LogPool, failures: DirFailures, removals: Removals) -> None:
         self._pool = pool
         self._failures = failures
+        self._removals = removals
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
         """As checkpointed, never beyond the log's end; 0 if it never was."""
@@ -43,7 +47,7 @@ class OffsetCheckpoints:
             self.drop_foreign(log_dir, log_dir.high_watermarks)
             self.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=False)
             try:
-                log_dir.doubts.save(durable=False)
+                self._with_room(log_dir, partial(log_dir.doubts.save, durable=False))
             except OSError as error:
                 self._failures.file_failed(log_dir, checkpoints.DOUBTFUL, error)
 
@@ -56,9 +60,20 @@ class OffsetCheckpoints:
     def write(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int], *, durable: bool) -> None:
         """Write a checkpoint that only the loop writes."""
         try:
-            log_dir.write_offsets(name, offsets, durable=durable)
+            self._with_room(log_dir, lambda: log_dir.write_offsets(name, offsets, durable=durable))
         except OSError as error:
             self._failures.file_failed(log_dir, name, error)
+
+    def _with_room(self, log_dir: LogDir, write: Callable[[], None]) -> None:
+        """Write; while there is no room, what may go is removed, one after the other. Raises OSError."""
+        while True:
+            try:
+                write()
+            except OSError as error:
+                if not lacks_room(error) or not self._removals.remove_next(log_dir):
+                    raise
+            else:
+                return
 
     def watch(self, log: PartitionLog) -> None:
         """A log has come into service: hear of what happens to it. It may end below what the files know of an earlier one."""
@@ -86,7 +101,7 @@ class OffsetCheckpoints:
         log_dir.checkpoints_version += 1
         points: dict[TopicPartition, int] = {log.topic_partition: log.recovery_point for log in logs}
         try:
-            log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True)
+            self._with_room(log_dir, lambda: log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True))
         except OSError as error:
             self._failures.file_failed(log_dir, checkpoints.RECOVERY_POINTS, error)
             raise
@@ -146,13 +161,23 @@ class OffsetCheckpoints:
     async def _save_or_fail(self, log_dir: LogDir, *, with_points: bool) -> bool:
         """Save until no other writer interferes; whether it was done. The caller holds `log_dir.saving`."""
         try:
-            for _ in range(_ATTEMPTS):
-                if await self._save(log_dir, with_points=with_points):
-                    break
+            try:
+                await self._save_again(log_dir, with_points=with_points)
+            except OSError as error:
+                if not lacks_room(error):
+                    raise
+                await self._removals.make_room(log_dir)
+                await self._save_again(log_dir, with_points=with_points)
         except OSError as error:
             self._failures.file_failed(log_dir, "saving offsets", error)
             return False
         return True
+
+    async def _save_again(self, log_dir: LogDir, *, with_points: bool) -> None:
+        """Raises OSError."""
+        for _ in range(_ATTEMPTS):
+            if await self._save(log_dir, with_points=with_points):
+                return
 
     async def _save(self, log_dir: LogDir, *, with_points: bool) -> bool:
         """One directory, one save at a time. Raises OSError.

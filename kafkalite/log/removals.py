@@ -150,8 +150,7 @@ class Removals:
 
     async def make_room(self, log_dir: LogDir) -> None:
         """Remove at once what was to be removed later, and strays whose records are elsewhere. Raises OSError."""
-        for stray in [one for one in self._strays.values() if one.directory == log_dir.path and self._may_go(one)]:
-            self._let_go(stray)
+        self._let_strays_go(log_dir)
         mine = [entry for entry in self._removals if entry[1].startswith(log_dir.path + "/")]
         self._removals = [entry for entry in self._removals if entry not in mine]
         try:
@@ -161,6 +160,24 @@ class Removals:
         finally:
             if log_dir.online:
                 self._removals += mine
+
+    def remove_next(self, log_dir: LogDir) -> bool:
+        """Remove one of those that `make_room` removes, on the loop: without room for a small file the directory would go offline.
+
+        Raises OSError.
+
+        Returns:
+            False if there is none.
+        """
+        if not any(path.startswith(log_dir.path + "/") for _, path, _ in self._removals):
+            self._let_strays_go(log_dir)
+        entry = next((each for each in self._removals if each[1].startswith(log_dir.path + "/")), None)
+        if entry is None:
+            return False
+        _, path, is_dir = entry
+        (self._disk.remove_tree if is_dir else self._disk.remove)(path)
+        self._removals.remove(entry)
+        return True
 
     async def _remove(self, log_dir: LogDir, removal: tuple[float, str, bool]) -> None:
         """Raises OSError."""
@@ -215,6 +232,10 @@ class Removals:
 
     def _may_go(self, stray: Stray) -> bool:
         return stray.is_requested or self._pool.host.is_elsewhere(stray)
+
+    def _let_strays_go(self, log_dir: LogDir) -> None:
+        for stray in [one for one in self._strays.values() if one.directory == log_dir.path and self._may_go(one)]:
+            self._let_go(stray)
 
     def _let_go(self, stray: Stray) -> None:
         del self._strays[stray.path]

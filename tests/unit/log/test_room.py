@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -17,6 +19,7 @@ from kafkalite.log.room import MIN_ROOM_BYTES, has_room, needed_bytes
 from kafkalite.model import TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import MemoryDisk
+from tests.unit.log.failing_logs import Disk as FailingDisk
 from tests.unit.log.failing_logs import Host
 
 T0 = TopicPartition("t", 0)
@@ -119,6 +122,53 @@ async def test_a_directory_that_went_offline_for_want_of_room_is_told_when_there
     assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
     again = manager.get(T0)
     assert again is not None and values(again) == [(0, b"a")] and manager.pool.dirs["/d1"].awaited is Awaited.OPERATOR
+
+
+class OverQuota(FailingDisk):
+    """No checkpoint can be written while `old-delete` is there."""
+
+    def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        if "checkpoint" in path and self.exists("/d1/old-delete"):
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), path)
+        super().write_file_atomic(path, data, durable=durable)
+
+
+async def save_high_watermarks(manager: LogManager) -> None:
+    manager.offsets.save_high_watermarks({T0: 1})
+
+
+async def save_offsets(manager: LogManager) -> None:
+    await manager.offsets.save_offsets()
+
+
+async def lower_the_recovery_point(manager: LogManager) -> None:
+    log = manager.get(T0)
+    assert log is not None
+    manager.offsets.recovery_point_lowered(log)
+
+
+@pytest.mark.parametrize("save", [save_high_watermarks, save_offsets, lower_the_recovery_point])
+@pytest.mark.parametrize("removable", [True, False])
+async def test_what_may_go_makes_room_for_a_checkpoint_before_the_disk_goes_offline(
+    save: Callable[[LogManager], Awaitable[None]], *, removable: bool
+) -> None:
+    """A checkpoint took a full disk offline at once, with all its replicas, though deleted logs still waited for their removal."""
+    host = Host()
+    host.disk = OverQuota()
+    manager = await host.manager()
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
+    log.append_as_leader(batch(["a"]), 1)
+    host.disk.makedirs("/d1/old-delete")
+    if removable:
+        manager.removals.later("/d1/old-delete", 60_000, is_dir=True)
+    with contextlib.nullcontext() if removable or save is not lower_the_recovery_point else pytest.raises(OSError):
+        await save(manager)
+    log_dir = manager.pool.dirs["/d1"]
+    if removable:
+        assert host.dead == [] and log_dir.online and manager.get(T0) is log
+        assert not host.disk.exists("/d1/old-delete") and [name for name in host.disk.listdir("/d1") if "point" in name]
+    else:
+        assert host.dead == ["/d1"] and log_dir.awaited is Awaited.ROOM
 
 
 async def test_a_dead_disk_waits_for_no_room() -> None:
