@@ -95,7 +95,11 @@ class RealDisk:
             return RealFile(path, os.open(path, flags, 0o644), self._threads(path))
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def read_file(self, path: str) -> bytes:
         is_resident_only = residency.is_required()

@@ -140,7 +140,9 @@ class Disk(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Raises OSError if the disk does not say: a file that cannot be looked at is not a file that is missing."""
+        ...
 
     def read_file(self, path: str) -> bytes:
         """The whole file. Raises FileNotFoundError; NotResident (env.residency)."""

@@ -156,10 +156,10 @@ class DirFailures:
         log_dir = self._pool.dirs[stray.directory]
         known = self._pool.failed(topic_partition)
         path = f"{log_dir.path}/{topic_partition}"
-        if topic_partition in self._pool.logs or known is not None or self._disk.exists(path):
-            text = f"{topic_partition} has a log here" if known is None else f"its own log is in {known.path}"
-            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, text)
         try:
+            if topic_partition in self._pool.logs or known is not None or self._disk.exists(path):
+                text = f"{topic_partition} has a log here" if known is None else f"its own log is in {known.path}"
+                raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, text)
             self._disk.rename(stray.path, path)
         except OSError as error:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{stray.path}: {error}") from error

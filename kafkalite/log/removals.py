@@ -112,9 +112,8 @@ class Removals:
             _log.error("log.not_set_aside", path=log.path, error=str(error))
 
     def discard_path(self, path: str) -> None:
-        """Remove a directory soon."""
-        if self._disk.exists(path):
-            self.later(path, 0, is_dir=True)
+        """Remove a directory soon, if it is there."""
+        self.later(path, 0, is_dir=True)
 
     async def run_due(self) -> None:
         """Remove files and directories that were taken out of service long enough ago. What is on a disk that is being

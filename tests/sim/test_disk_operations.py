@@ -12,7 +12,7 @@ from kafkalite.testing.simulation.plants import PLANTS
 
 #: Every kind of operation that SimDisk counts.
 KINDS = (
-    "append", "free_bytes", "listdir", "lock", "makedirs", "open", "read_at", "remove", "remove_tree", "rename", "sync",
+    "append", "exists", "free_bytes", "listdir", "lock", "makedirs", "open", "read_at", "remove", "remove_tree", "rename", "sync",
     "sync_dir", "thread", "total_bytes", "truncate", "write_at",
 )  # fmt: skip
 

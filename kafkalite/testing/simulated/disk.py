@@ -160,7 +160,7 @@ class SimDisk(PathFaults):
         return SimFile(self, path, node)
 
     def exists(self, path: str) -> bool:
-        self.lanes.before_operation()
+        self.operation("exists", path)
         return self._tree.find(path) is not None
 
     def read_file(self, path: str) -> bytes:

@@ -187,6 +187,15 @@ def test_directories(disk: RealDisk, tmp_path: Path) -> None:
     assert not disk.exists(base)
 
 
+def test_a_file_that_cannot_be_looked_at_is_not_missing(disk: RealDisk, tmp_path: Path) -> None:
+    """An EIO of stat(2) made a checkpoint, or the marker of a clean stop, count as never written."""
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    assert not disk.exists(f"{tmp_path}/none") and not disk.exists(f"{tmp_path}/file/none")
+    with pytest.raises(OSError, match="symbolic links"):
+        disk.exists(f"{tmp_path}/loop")
+
+
 def test_lock_excludes_a_second_taker(disk: RealDisk, tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     release = disk.lock(path)

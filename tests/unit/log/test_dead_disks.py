@@ -215,6 +215,22 @@ async def test_a_probe_that_was_not_made_for_want_of_something_reproaches_no_dis
     assert host.dead == [] and len(host.lost) == MAX_FAILURES_PER_HOUR + 2
 
 
+@pytest.mark.parametrize(("code", "dead"), [(errno.EIO, ["/d1"]), (errno.ENOMEM, [])])
+async def test_a_disk_that_does_not_say_whether_it_is_the_same_has_failed(code: int, dead: list[str]) -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG)
+    log = manager.get(tp(0))
+    assert log is not None
+    error = log.storage_error("read", OSError(errno.EIO, "injected"))
+    error.__cause__ = OSError(errno.EIO, "injected")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(host.disk, "exists", _fails_with(code))
+        manager.failures.log_failed(error)
+        await host.verdict()
+    assert host.dead == dead
+
+
 def _fails_with(code: int) -> Any:
     def fail(*_: object, **__: Any) -> None:
         raise OSError(code, os.strerror(code))
