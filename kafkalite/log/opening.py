@@ -342,7 +342,8 @@ class Opening:
 
     def holds_nothing(self) -> bool:
         """Whether this node has no log at all, and nothing proves that it should not: it is new, or has lost every disk."""
-        return not self._pool.logs and all(log_dir.is_incomplete for log_dir in self._pool.online())
+        there = self._pool.logs or self._pool.unreadable()
+        return not there and all(log_dir.is_incomplete for log_dir in self._pool.online())
 
     def confirm_complete(self) -> None:
         """Every replica assigned to this node is here: directories that were empty have nothing left to explain."""

@@ -9,6 +9,7 @@ from kafkalite.errors import StorageError
 from kafkalite.log.host import LogHost
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.returning import Awaited
 from kafkalite.model import TopicPartition
 
 
@@ -131,8 +132,14 @@ class LogPool:
         return any(not log.clean_start for log in self.logs.values())
 
     def doubtful(self) -> list[TopicPartition]:
-        """Logs that may lack committed records (kafkalite.log.doubts), sorted."""
-        return sorted(tp for tp in self.logs if self.is_doubtful(tp))
+        """Logs that may lack committed records (kafkalite.log.doubts), sorted; also those that nobody can read now."""
+        return sorted({*self.unreadable(), *(tp for tp in self.logs if self.is_doubtful(tp))})
+
+    def unreadable(self) -> set[TopicPartition]:
+        """Partitions without a log in service whose log is there, and may be in service again without an operator."""
+        failed = {tp for log_dir in self.online() for tp in log_dir.failed}
+        away = {tp for tp, path in self.offline_partitions.items() if self.dirs[path].awaited is not Awaited.OPERATOR}
+        return {tp for tp in failed | away if tp not in self.logs}
 
     def is_doubtful(self, topic_partition: TopicPartition) -> bool:
         log = self.logs.get(topic_partition)

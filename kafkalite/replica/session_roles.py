@@ -46,7 +46,7 @@ class SessionRoles:
 
     async def find_missing_logs(self, coordinator: Coordinator, *, is_start: bool) -> frozenset[TopicPartition]:
         """Before this node registers: the logs that are not here of partitions that count it as in sync, for its
-        registration to report; as many as that has room for.
+        registration to report; as many as that has room for. Not those that may be readable again: they are in doubt, and waited for.
 
         A directory without an identity belongs to a new node, or to one that lost a disk. At the start it is new if nothing
         is missing: whatever is made from its registration on is new for certain: the time of its creation shows it.
@@ -64,7 +64,8 @@ class SessionRoles:
             and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
         ]
         if missing:
-            reported = broker_znodes.with_room(missing)
+            unreadable = self._logs.pool.unreadable()
+            reported = broker_znodes.with_room(key for key in missing if key not in unreadable)
             _log.warning("logs.missing", partitions=len(missing), reported=len(reported), first=str(missing[0]))
             return reported
         if is_start and snapshot.is_readable:

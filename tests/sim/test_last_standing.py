@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import posixpath
+import re
 
 import pytest
 
@@ -119,3 +122,34 @@ def test_who_was_killed_only_does_not_wait_for_others(seed: int) -> None:
     result = Simulation(killed_only(seed), watch=seen.append).run()
     assert result.violation is None, result.line()
     assert not any("logs.doubtful" in line or "replica.refuses_to_lead" in line for line in seen)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_log_that_cannot_be_opened_at_first_is_waited_for(seed: int) -> None:
+    """One error as the eligible replica, which has everything, comes back: its node registered it as missing, so the last one led with what
+    its disk had kept, and the eligible one cut its log to that as soon as it was open."""
+    _, second, _ = nodes(seed)
+    seen: list[str] = []
+    simulation = Simulation(one_by_one(seed), watch=seen.append)
+    starts = 0
+    refused: set[str] = set()
+
+    def refuse(kind: str, path: str) -> None:
+        nonlocal starts
+        starts += kind == "lock"
+        log = posixpath.dirname(path)
+        if (
+            starts == 2
+            and kind == "open"
+            and path.endswith(".log")
+            and re.search(r"/topic1-\d$", log)
+            and log not in refused
+        ):
+            refused.add(log)
+            raise OSError(errno.EIO, "injected", path)
+
+    simulation.world.host(second).disk.was_faulty = True
+    simulation.world.host(second).disk.on_operation = refuse
+    result = simulation.run()
+    assert refused and any("log.opened_again" in line for line in seen)
+    assert result.violation is None, result.line()

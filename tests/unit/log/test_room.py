@@ -112,6 +112,7 @@ async def test_a_directory_that_went_offline_for_want_of_room_is_told_when_there
     manager.failures.log_failed(error)
     await host.verdict()
     assert host.dead == ["/d1"] and next(iter(manager.pool.dirs.values())).awaited is Awaited.ROOM
+    assert manager.pool.doubtful() == [T0] and not manager.opening.holds_nothing(), "what returns is not lost"
     assert await manager.opening.ready_to_return() == [], "not before its time"
     host.clock.now_ms += 6_000
     assert await manager.opening.ready_to_return() == []
@@ -174,7 +175,9 @@ async def test_what_may_go_makes_room_for_a_checkpoint_before_the_disk_goes_offl
 async def test_a_dead_disk_waits_for_no_room() -> None:
     host = Host()
     manager = await host.manager()
+    manager.placing.create(T0, TOPIC_ID, TopicConfig())
     manager.failures.dir_failed(StorageError("gone", directory="/d1"))
+    assert manager.pool.doubtful() == []
     host.clock.now_ms += 3_600_000
     assert manager.pool.dirs["/d1"].awaited is Awaited.OPERATOR and await manager.opening.ready_to_return() == []
 

@@ -25,7 +25,7 @@ from kafkalite.replica.decisions.strays import is_elsewhere
 from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
-from tests.unit.replica.conftest import TOPIC_ID
+from tests.unit.replica.conftest import TOPIC_ID, NoHealing
 
 T0 = TopicPartition("t", 0)
 
@@ -201,6 +201,17 @@ def test_who_is_eligible_has_a_copy_too(isr, elr, is_last, may_restore):
     offline_replicas.on_command(partition, known)
     assert offline_replicas.is_last_copy(partition) is is_last
     assert (offline_replicas.restore_refusal(partition) == "") is may_restore
+
+
+@pytest.mark.parametrize(("isr", "elr", "says"), [((1,), (), True), ((2,), (1,), True), ((2,), (), False)])
+async def test_without_a_leader_a_sound_replica_that_may_lead_says_so(make_cluster, monkeypatch, isr, elr, says):
+    cluster = await make_cluster(1)
+    said = []
+    monkeypatch.setattr(NoHealing, "report", lambda _, partition, *, online: said.append((partition, online)))
+    cluster.create_topic("t", {0: (1, 2)})
+    nobody = cluster.decide(T0, leader=NO_LEADER, isr=isr, epoch=1, replicas=(1, 2))
+    await cluster.command(1, dataclasses.replace(nobody, elr=tuple(map(BrokerId, elr))))
+    assert said == [(T0, True)] * says
 
 
 @pytest.mark.parametrize("what", ["replica.last_copy", "replica.last_copy_damaged"])
