@@ -14,6 +14,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Disk
 from kafkalite.errors import StorageError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.checkpoints import META_PROPERTIES
 
 #: The probe's file, in the log directory itself.
 PROBE = ".kafkalite-probe"
@@ -66,7 +67,7 @@ def fault_scope(error: StorageError) -> FaultScope:
 async def probe(
     disk: Disk, directory: str, own_time: OwnTime, deadline_s: float = PROBE_DEADLINE_S, busy_s: float = 0.0
 ) -> OSError | None:
-    """Write, fsync and read a small file in the directory, off the loop; None if all went well.
+    """Write, fsync and read a small file in the directory, if it is the one that was opened, off the loop; None if all went well.
 
     An error is tried a second time within the deadline; resource exhaustion (EMFILE, ENOMEM) does not count against the disk. A disk that does not answer by then is dead: TimeoutError.
 
@@ -74,10 +75,12 @@ async def probe(
         own_time: for the deadline: a process that gets no processor says nothing of its disks.
         busy_s: a disk whose device completed operations within the deadline is busy, not dead, and has this time in all.
     """
-    path = f"{directory}/{PROBE}"
+    path, identity = f"{directory}/{PROBE}", f"{directory}/{META_PROPERTIES}"
 
     def attempt() -> None:
         # Not makedirs: a directory that somebody has removed must not come back as an empty one.
+        if not disk.exists(identity):
+            raise FileNotFoundError(errno.ENOENT, "this is not the directory that was opened", identity)
         disk.write_file_atomic(path, _PATTERN)
         if disk.read_file(path) != _PATTERN:
             raise OSError(errno.EIO, "the probe read other bytes than it wrote", path)

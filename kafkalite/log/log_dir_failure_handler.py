@@ -10,7 +10,6 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
-from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import FaultScope, fault_scope, is_shortage, probe
 from kafkalite.log.log_dir import LogDir, partition_of
@@ -120,17 +119,7 @@ class LogDirFailureHandler:
     async def check(self, log_dir: LogDir) -> str:
         """Why the directory cannot be used, by a probe; "" if it can."""
         found = await probe(self._disk, log_dir.path, self._own_time, busy_s=self._busy_s)
-        return self._is_another(log_dir) if found is None else f"the probe failed: {found}"
-
-    def _is_another(self, log_dir: LogDir) -> str:
-        """Why this is not the directory that was opened; "" if nothing says so."""
-        name = checkpoints.META_PROPERTIES
-        try:
-            if self._disk.exists(f"{log_dir.path}/{name}"):
-                return ""
-        except OSError as error:
-            return "" if is_shortage(error) else f"{name} cannot be found: {error}"
-        return f"{name} is missing: this is not the directory that was opened"
+        return "" if found is None else f"the probe failed: {found}"
 
     def _fail_directory(self, log_dir: LogDir, reason: str, cause: BaseException | None) -> None:
         error = StorageError(f"{log_dir.path}: {reason}", directory=log_dir.path, path=log_dir.path)
@@ -169,7 +158,5 @@ class LogDirFailureHandler:
             log_dir.is_full = fault_scope(error) is FaultScope.ROOM
             if fault_scope(error) not in (FaultScope.ROOM, FaultScope.SHORTAGE):  # a full disk can still be read
                 self._fail_directory(log_dir, f"the probe failed: {found}", found)
-        elif reason := self._is_another(log_dir):
-            self._fail_directory(log_dir, reason, None)
         else:
             log_dir.is_full = False

@@ -118,6 +118,7 @@ async def test_where_the_probe_fails_the_disk_is_dead() -> None:
 async def test_a_disk_that_does_not_answer_is_dead() -> None:
     disk = MemoryDisk()
     disk.makedirs("/d1")
+    disk.write_file_atomic("/d1/meta.properties", b"")
 
     async def never(function: object, at: str) -> object:
         return await asyncio.Event().wait()
@@ -153,6 +154,7 @@ class SlowDisk(MemoryDisk):
 async def test_a_disk_that_is_at_work_is_given_time(*, at_work: bool, answers_after: int, verdict: type | None) -> None:
     disk = SlowDisk(answers_after, at_work=at_work)
     disk.makedirs("/d1")
+    disk.write_file_atomic("/d1/meta.properties", b"")
     found = await probe(disk, "/d1", OwnTime(RealClock()), 0.01, busy_s=60)
     assert found is None if verdict is None else isinstance(found, verdict)
 
@@ -160,6 +162,7 @@ async def test_a_disk_that_is_at_work_is_given_time(*, at_work: bool, answers_af
 async def test_a_disk_that_is_at_work_for_ever_is_dead_too() -> None:
     disk = SlowDisk(1_000_000, at_work=True)
     disk.makedirs("/d1")
+    disk.write_file_atomic("/d1/meta.properties", b"")
     assert isinstance(await probe(disk, "/d1", OwnTime(RealClock()), 0.01, busy_s=0.05), TimeoutError)
     assert disk.asked == 6  # once before, then at the end of each 0.01 s
 
@@ -215,8 +218,13 @@ async def test_a_probe_that_was_not_made_for_want_of_something_reproaches_no_dis
     assert host.dead == [] and len(host.lost) == MAX_FAILURES_PER_HOUR + 2
 
 
-@pytest.mark.parametrize(("code", "dead"), [(errno.EIO, ["/d1"]), (errno.ENOMEM, [])])
-async def test_a_disk_that_does_not_say_whether_it_is_the_same_has_failed(code: int, dead: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("code", "times", "dead"), [(errno.EIO, 99, ["/d1"]), (errno.EIO, 1, []), (errno.ENOMEM, 99, [])]
+)
+async def test_a_disk_that_does_not_say_whether_it_is_the_same_has_failed(
+    code: int, times: int, dead: list[str]
+) -> None:
+    """One error of stat(2) took a sound disk offline until an operator came."""
     host = Host("/d1")
     manager = await host.manager()
     manager.placing.create(tp(0), TOPIC_ID, CONFIG)
@@ -224,8 +232,15 @@ async def test_a_disk_that_does_not_say_whether_it_is_the_same_has_failed(code: 
     assert log is not None
     error = log.storage_error("read", OSError(errno.EIO, "injected"))
     error.__cause__ = OSError(errno.EIO, "injected")
+    left, exists = [code] * times, host.disk.exists
+
+    def refuse(path: str) -> bool:
+        if path.endswith("meta.properties") and left:
+            raise OSError(left.pop(), "injected", path)
+        return exists(path)
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(host.disk, "exists", _fails_with(code))
+        patched.setattr(host.disk, "exists", refuse)
         manager.failures.log_failed(error)
         await host.verdict()
     assert host.dead == dead
