@@ -26,6 +26,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_PRODUCER_ID,
     NO_TOPIC_ID,
+    TRANSACTION_FEATURE,
     TRANSACTION_TOPIC,
     LeaderEpoch,
     Offset,
@@ -124,7 +125,8 @@ class TransactionCoordinator:
         elif rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
             raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped meanwhile: the client asks again
         else:
-            target = rules.init_producer(known, expected, timeout_ms, fresh, now)
+            version = self._services.feature_level(TRANSACTION_FEATURE)
+            target = rules.init_producer(known, expected, timeout_ms, fresh, now, version)
         await self._move(partition, entry, target)
         if target.state is TransactionState.PREPARE_ABORT:
             raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # granted once the abort is through
@@ -392,8 +394,9 @@ class TransactionCoordinator:
         if entry.transaction is not known or entry.is_busy:
             return
         _log.info("transaction.timed_out", transactional_id=known.transactional_id)
+        version = self._services.feature_level(TRANSACTION_FEATURE)
         try:
-            await self._move(partition, entry, rules.fence(known, self._services.clock.wall_ms()))
+            await self._move(partition, entry, rules.fence(known, self._services.clock.wall_ms(), version))
         except ApiError as error:
             self._log_delay("transaction.abort_delayed", error.code, error=error.code.name)
 

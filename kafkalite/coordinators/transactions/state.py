@@ -93,12 +93,14 @@ def init_producer(
     timeout_ms: int,
     fresh_id: ProducerId,
     now: int,
+    version: int = 0,
 ) -> Transaction:
     """InitProducerId for a known id: the next epoch, which fences the producer with the previous one.
 
     Args:
         expected: producer id and epoch that the client says it has; (-1, -1) if it does not say.
         fresh_id: the producer id to go on with when `needs_new_producer_id`.
+        version: see `fence`.
     Returns:
         The next state: EMPTY with the new epoch; PREPARE_ABORT when a transaction is open (the client asks again); or
         `known` itself when the request repeats one that was granted.
@@ -112,7 +114,7 @@ def init_producer(
     if known.state in PREPARED:
         raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     if known.state is TransactionState.ONGOING:
-        return fence(known, now)
+        return fence(known, now, version)
     if needs_new_producer_id(known):
         return replace(
             begin(known.transactional_id, fresh_id, timeout_ms, now),
@@ -144,15 +146,21 @@ def _is_repeated_init(known: Transaction, expected_id: int, expected_epoch: int)
     return known.client_version >= BUMPING_VERSION and known.state in COMPLETE
 
 
-def fence(known: Transaction, now: int) -> Transaction:
-    """Abort a transaction that is open, or that its producer may still open, under a new epoch: it can add nothing more."""
+def fence(known: Transaction, now: int, version: int = 0) -> Transaction:
+    """Abort a transaction that is open, or that its producer may still open, under a new epoch: it can add nothing more.
+
+    `version`: the transaction.version in force. From `BUMPING_VERSION` on the producer gets the new epoch if it asks for its next one, also
+    if it does not know of this version: the coordinator ends the transaction, not the client (Kafka 4.x).
+    """
     assert known.state in (TransactionState.ONGOING, TransactionState.EMPTY)
+    version = max(version, known.client_version)
     return replace(
         known,
         producer_epoch=known.producer_epoch + 1,
-        last_producer_epoch=known.producer_epoch if known.client_version >= BUMPING_VERSION else -1,
+        last_producer_epoch=known.producer_epoch if version >= BUMPING_VERSION else -1,
         state=TransactionState.PREPARE_ABORT,
         updated_ms=now,
+        client_version=version,
     )
 
 

@@ -169,6 +169,21 @@ async def test_a_second_incarnation_fences_the_first(broker: Broker) -> None:
     assert values == [b"lost", b"kept"] and aborted == [(first.id, 0)]
 
 
+async def test_a_producer_asks_for_its_next_epoch_while_its_transaction_is_open(broker: Broker) -> None:
+    """KIP-360: it goes on after the abort; a client of before KIP-890, too."""
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    await producer.start()
+    await producer.add()
+    await producer.send(b"lost")
+    assert await producer.start(producer_id=producer.id, producer_epoch=0) == 0
+    assert producer.epoch == 1
+    assert await producer.add() == 0
+    assert await producer.send(b"kept") == 0
+    assert await producer.end(committed=True) == 0
+
+
 async def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()
@@ -184,6 +199,8 @@ async def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> N
             await asyncio.sleep(0.005)
     assert (await visible(client))[1] == [(producer.id, 0)]
     assert await producer.end(committed=True) == ErrorCode.PRODUCER_FENCED
+    assert await producer.start(producer_id=producer.id, producer_epoch=0) == 0
+    assert producer.epoch == 1, "its own next epoch: nobody has taken its place"
 
 
 async def test_an_open_transaction_outlives_a_wall_clock_that_jumps(

@@ -154,9 +154,24 @@ def test_states_have_kafkas_names() -> None:
 
 
 @pytest.mark.parametrize(("version", "last"), [(0, -1), (1, -1), (2, 0), (3, 0)])
-def test_a_fence_remembers_the_epoch_of_a_client_that_leaves_bumps_to_the_coordinator(version: int, last: int) -> None:
-    """KIP-890: such a client may end its transaction once more with the epoch that it has."""
+def test_a_fence_remembers_the_epoch_where_the_coordinator_bumps(version: int, last: int) -> None:
+    """KIP-890: the client may end its transaction once more with the epoch that it has."""
     assert rules.fence(replace(OPEN, client_version=version), 3).last_producer_epoch == last
+    assert rules.fence(OPEN, 3, version).last_producer_epoch == last
+
+
+@pytest.mark.parametrize(("version", "goes_on"), [(0, False), (1, False), (2, True)])
+def test_a_producer_gets_the_next_epoch_after_its_own_transaction_was_aborted(version: int, *, goes_on: bool) -> None:
+    """KIP-360, whatever its own version: the transaction took too long, or was open when it asked for the next epoch."""
+    asked = rules.init_producer(OPEN, (7, 0), 60_000, FRESH, 3, version)
+    for aborting in (asked, rules.fence(OPEN, 3, version)):
+        aborted = rules.complete(aborting, 4)
+        assert rules.parse(rules.key_of("id"), rules.value_of(aborted))[1] == aborted
+        if goes_on:
+            assert rules.init_producer(aborted, (7, 0), 60_000, FRESH, 5, version) is aborted
+        else:
+            with _Refused(ErrorCode.PRODUCER_FENCED):
+                rules.init_producer(aborted, (7, 0), 60_000, FRESH, 5, version)
 
 
 @pytest.mark.parametrize("epoch", [0, MAX_PRODUCER_EPOCH])
