@@ -10,6 +10,7 @@ import pytest
 from kafkalite.coordination.patience import refused_at
 from kafkalite.coordinators.groups import member_memory
 from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
 from kafkalite.model import Offset, ProducerId, TopicPartition
@@ -81,6 +82,26 @@ async def test_not_the_coordinator(broker: Broker) -> None:
     assert (await client.ask(wire.HeartbeatRequest("g", 1, "m"), 4)).error_code == ErrorCode.NOT_COORDINATOR
     described = await client.ask(wire.DescribeGroupsRequest(["g"]), 5)
     assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_members_of_a_group_that_is_being_loaded_hear_no_error_that_ends_a_client(broker: Broker) -> None:
+    """The Java client ends at COORDINATOR_LOAD_IN_PROGRESS from SyncGroup ("Unexpected error from SyncGroup"): Kafka up to 3.9 said
+    REBALANCE_IN_PROGRESS, after which the member asks JoinGroup, where the error is expected.
+    """
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    log = TopicPartition("__consumer_offsets", partition_of("g", broker.side.groups.log.partition_count()))
+    await client.ask(commit("g", 3), 8)
+    partitions = broker.services.partitions
+    partitions.committed[log] = partitions.logs[log].log_end_offset - 1
+    await move(broker, "__consumer_offsets")
+    assert (await client.ask(join("g"), 5)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await client.ask(wire.SyncGroupRequest("g", 1, "m"), 3)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert (await client.ask(wire.HeartbeatRequest("g", 1, "m"), 4)).error_code == ErrorCode.NONE
+    del partitions.committed[log]
+    await coordinator(client, "g")
+    assert (await client.ask(wire.SyncGroupRequest("g", 1, "m"), 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(10))

@@ -11,6 +11,7 @@ from kafkalite.security.fair_room import user_of
 
 #: Errors of single members that leave; all others are the group's.
 _OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+_LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class ClassicGroupHandlers:
@@ -66,22 +67,33 @@ class ClassicGroupHandlers:
 
         if request.version >= 5 and (message.protocol_type is None or message.protocol_name is None):
             raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        self._groups.sync(
-            message.group_id,
-            answered,
-            message.member_id,
-            message.group_instance_id,
-            message.generation_id,
-            message.protocol_type,
-            message.protocol_name,
-            {entry.member_id: entry.assignment for entry in message.assignments},
-        )
+        try:
+            self._groups.sync(
+                message.group_id,
+                answered,
+                message.member_id,
+                message.group_instance_id,
+                message.generation_id,
+                message.protocol_type,
+                message.protocol_name,
+                {entry.member_id: entry.assignment for entry in message.assignments},
+            )
+        except ApiError as error:
+            # It would end a Java client. The rebalance is lost with the coordinator before: the member starts with JoinGroup again.
+            if error.code is not _LOADING:
+                raise
+            raise api_error(ErrorCode.REBALANCE_IN_PROGRESS) from None
 
     def heartbeat(self, request: Request, message: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
-        error = self._groups.heartbeat(
-            message.group_id, message.member_id, message.group_instance_id, message.generation_id
-        )
-        return wire.HeartbeatResponse(0, int(error))
+        try:
+            answer = self._groups.heartbeat(
+                message.group_id, message.member_id, message.group_instance_id, message.generation_id
+            )
+        except ApiError as error:
+            if error.code is not _LOADING:
+                raise
+            answer = ErrorCode.NONE  # no client expects the error here; who is a member is known soon
+        return wire.HeartbeatResponse(0, int(answer))
 
     def leave(self, request: Request, message: wire.LeaveGroupRequest) -> wire.LeaveGroupResponse:
         if not message.group_id:
