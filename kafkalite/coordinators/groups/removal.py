@@ -81,7 +81,7 @@ class GroupRemoval:
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
         """Forget offsets of topics that no member subscribes to. Raises ApiError GROUP_ID_NOT_FOUND."""
         entry = self._find(group_id)
-        if entry is None or entry.is_dead or not entry.is_listed:
+        if entry is None or entry.is_dead or not entry.is_listed or entry.share is not None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         group = entry.group
         if group.members and group.protocol_type != CONSUMER:

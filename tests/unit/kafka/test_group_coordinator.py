@@ -15,6 +15,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.codec import encode
 
 from .conftest import Broker
 from .coordinator_requests import GROUPS, TRANSACTIONS, commit, coordinator, fetched, join, move
@@ -240,6 +241,27 @@ async def test_offsets_are_deleted_by_admins_with_topics_and_by_age(broker: Brok
     await broker.side.groups.removal.expire()
     assert not (await fetched(client, "g")).topics
     assert broker.side.groups.describe("g") is None
+
+
+@pytest.mark.parametrize(("topic", "code"), [("t", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC), ("u", ErrorCode.NONE)])
+async def test_members_subscribe_to_what_the_first_version_of_their_metadata_says(
+    broker: Broker, topic: str, code: ErrorCode
+) -> None:
+    """@platformatic/kafka says version 1, and leaves out what that adds."""
+    await broker.create(topic)
+    client = await broker.client()
+    await coordinator(client, "g")
+    metadata = (1).to_bytes(2) + encode(wire.ConsumerProtocolSubscription(["t"]), 0)
+    protocols = [wire.JoinGroupRequest.JoinGroupRequestProtocol("roundrobin", metadata)]
+    joined = await client.ask(join("g", protocols=protocols), 3)
+    member = {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
+    assert not (await client.ask(wire.SyncGroupRequest("g", joined.generation_id, joined.member_id), 3)).error_code
+    await client.ask(commit("g", 4, topic=topic, **member), 8)
+    request = wire.OffsetDeleteRequest
+    doomed = request.OffsetDeleteRequestTopic(topic, [request.OffsetDeleteRequestPartition(0)])
+    answer = await client.ask(request("g", [doomed]), 0)
+    assert answer.topics[0].partitions[0].error_code == code
+    assert [each.name for each in (await fetched(client, "g")).topics] == ([topic] if code else [])
 
 
 async def test_a_group_whose_last_offset_was_deleted_is_there_until_it_is_deleted(broker: Broker) -> None:

@@ -125,6 +125,7 @@ async def test_a_group_has_one_type(broker: Broker) -> None:
     refused = (await client.ask(commit("g", 1), 8)).topics[0].partitions[0].error_code
     assert refused == ErrorCode.GROUP_ID_NOT_FOUND
     assert (await client.ask(wire.DescribeGroupsRequest(["g"]), 6)).groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await client.ask(wire.OffsetDeleteRequest("g", []), 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     await ConsumerMember(client, "c", "t", group="consumers").beat()
     refused = (await Member(client, "m", "t", group="consumers").beat()).error_code
     assert refused == ErrorCode.GROUP_ID_NOT_FOUND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.codec import decode, decoder, encode
 from kafkalite.protocol.errors import WireError
 
 CONSUMER = "consumer"
@@ -33,9 +33,15 @@ def subscription_in(metadata: bytes) -> ConsumerSubscription | None:
 
 
 def topics_in(metadata: bytes) -> frozenset[str] | None:
-    """The topics that a consumer subscribes to; None if that cannot be read."""
-    found = subscription_in(metadata)
-    return None if found is None else frozenset(found.topics)
+    """The topics that a consumer subscribes to; None if that cannot be read.
+
+    Read as version 0, whatever follows: some clients name a later version without what it adds. So does Kafka.
+    """
+    try:
+        found, _ = decoder("ConsumerProtocolSubscription", 0)(memoryview(metadata)[2:])
+    except WireError:
+        return None
+    return frozenset(found.topics)
 
 
 def assignment_of(partitions: list[tuple[str, list[int]]], version: int) -> bytes:
