@@ -239,6 +239,39 @@ _SERVICES = (
         "Spring Kafka 4.0 (Java client 4.1.1)",
         "Listener containers with three threads that copy 20,000 records, a transaction for each batch; `group.protocol` classic and consumer. The listener fails at every thousandth record, so that transactions are aborted and read again; each node is killed with -9. Its `KafkaAdmin` creates the topic. A reader afterwards has each record once.",
     ),
+    (
+        "Spring Kafka 4.0, more",
+        (
+            "By hand: `@RetryableTopic` (three attempts, retry and dead letter topics that `KafkaAdmin` makes) and a share listener, while a node is killed with -9: 540 of 600 records"
+            " through, the 60 that always fail in the dead letter topic, each of 600 records once with the share listener."
+        ),
+    ),
+    (
+        "Parallel consumer 0.5.3 (Java client 3.7), reactor-kafka 1.3.23",
+        (
+            "By hand: both copy 8,000 records exactly once (`PERIODIC_TRANSACTIONAL_PRODUCER`; `receiveExactlyOnce`) in two processes. One process and two nodes are killed with"
+            " -9: each record is there once, in order for its key."
+        ),
+    ),
+    (
+        "Apache Camel 4.10, Vert.x Kafka client 4.5",
+        (
+            "By hand. Camel: manual commits in two processes, one of which and two nodes are killed with -9; 6,000 of 6,000 records, 17 twice (it is at least once). Vert.x: admin,"
+            " transactions of which one is aborted, headers, groups."
+        ),
+    ),
+    (
+        "Faust 0.15 (aiokafka 0.14)",
+        "By hand: `processing_guarantee=exactly_once`, two workers, a table with its changelog; a worker and a node are killed with -9: each of 4,000 counts is there once and in order.",
+    ),
+    (
+        "confluent-kafka 2.16, asyncio",
+        "By hand: `AIOProducer` with transactions, of which each fifth is aborted first, and two `AIOConsumer` (`group.protocol=consumer`): 3,000 of 3,000 records once.",
+    ),
+    (
+        "kafka-ts 1.5.0",
+        "By hand; its own implementation of the protocol: topics, producer, a group whose member leaves and another comes: 5,000 of 5,000 records once.",
+    ),
 )
 
 
