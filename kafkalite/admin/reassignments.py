@@ -189,6 +189,8 @@ class ReassignmentAdmin:
             if wanted is None or (name, number) in wanted
         ]
         states = await zk.get_many([paths.partition_state(partition) for partition in moving])
+        # Files on dead brokers are removed when these return: no step waits for that.
+        live, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0] if moving else ())
         found: list[Reassignment] = []
         for partition, each in zip(moving, states, strict=True):
             topic = topics[partition.topic]
@@ -209,7 +211,7 @@ class ReassignmentAdmin:
                     move.target,
                     move.origin,
                     move.step,
-                    move.dropping,
+                    tuple(broker for broker in move.dropping if broker in live),
                     isr,
                     leader,
                     move.throttle,

@@ -11,7 +11,11 @@ from kafkalite.coordination import paths, topic_znodes
 from kafkalite.coordination.coordinator import Delete, SetData
 from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.errors import ErrorCode
-from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    ListReassignmentsRequest,
+    WantedReassignment,
+)
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, Replicas
 from kafkalite.testing.simulated.zookeeper import Fate
@@ -97,3 +101,13 @@ async def test_a_cancel_whose_answer_zookeeper_lost(cluster: Cluster) -> None:
     answer = await admin.alter(order(None))
     assert (answer.error, answer.partitions[0].error, answer.partitions[0].message) == (0, 0, "")
     assert (await admin.alter(order(None))).partitions[0].error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+async def test_files_on_a_dead_broker_are_no_step_of_a_later_move(cluster: Cluster) -> None:
+    """They are removed when it returns. Until then later moves of the partition looked as if they were under way, and Kafka's
+    tool listed the dead broker as a replica."""
+    admin = await admin_of(cluster)
+    await admin.alter(order(THERE))
+    take_up(cluster, dataclasses.replace(MOVE, dropping=(BrokerId(3), BrokerId(9))))
+    [listed] = (await admin.list(ListReassignmentsRequest())).reassignments
+    assert listed.dropping == (BrokerId(3),), "broker 9 is not alive"
