@@ -103,20 +103,22 @@ async def connect(
     network: Network,
     rng: Random,
     access: ZooKeeperAccess = _ANYBODY,
+    makes_chroot: bool = True,
 ) -> Coordinator:
     """Open a new session, and make the chroot if it is not there.
 
     Args:
         connect_string: "host:port,host:port/chroot".
         access: identity, ACLs and TLS.
+        makes_chroot: False for a caller that is about a cluster that exists: a chroot that is not there is an error.
     Raises:
         NotSentError: nobody answered within the session timeout.
         AuthFailedError: the credentials were refused.
-        ConfigError: the connect string is none.
+        ConfigError: the connect string is none, or its chroot is not there.
     """
     servers, chroot = split_connect_string(connect_string)
     session = ZkCoordinator(servers, chroot, session_timeout_ms, clock=clock, network=network, rng=rng, access=access)
-    await session.open()
+    await session.open(makes_chroot=makes_chroot)
     return session
 
 
@@ -154,9 +156,14 @@ class ZkCoordinator(ZkSession):
         #: On paths with the chroot.
         self._acl_of: acl_codec.AclOf = self._creators_acl if access.set_acl else acl_codec.open_acl
 
-    async def open(self) -> None:
+    async def open(self, *, makes_chroot: bool = True) -> None:
         """Connect; see `connect`."""
-        await self.begin(self._make_chroot)
+        await self.begin(self._make_chroot if makes_chroot else self._find_chroot)
+
+    async def _find_chroot(self) -> None:
+        """Raises ConfigError."""
+        if await retrying(lambda: self.exists("/")) is None:
+            raise ConfigError(f"there is no cluster: ZooKeeper has no {self._root.prefix}")
 
     async def _make_chroot(self) -> None:
         root, self._root = self._root, Chroot("")

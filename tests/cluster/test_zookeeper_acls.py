@@ -96,6 +96,17 @@ def test_the_first_step_is_closed(zookeeper: ZooKeeperForTests, tmp_path: Path) 
         assert "SCRAM-SHA-512" in listed.out
 
 
+def test_a_chroot_that_is_not_there_is_no_closed_cluster(zookeeper: ZooKeeperForTests, tmp_path: Path) -> None:
+    """A mistyped chroot was made, and the report said that nothing in it was open."""
+    where, config = zookeeper.chroot("mistyped"), _node_config(tmp_path)
+    with Stranger(where) as stranger:
+        for verb in (("zookeeper", "check"), ("zookeeper", "secure"), ("users", "list")):
+            found = kafkalite("admin", *verb, "--zookeeper", where, "--config", config)
+            assert (found.code, found.out) == (2, "")
+            assert f"ZooKeeper has no {stranger.root}" in found.err
+        assert stranger.client.exists(stranger.root) is None
+
+
 def test_a_plain_cluster_is_closed_and_opened(zookeeper: ZooKeeperForTests, tmp_path: Path) -> None:
     where = zookeeper.chroot("plain")
     config = _node_config(tmp_path)

@@ -47,7 +47,8 @@ async def in_zookeeper(
     """Call `work` with a session that has the nodes' identity.
 
     Args:
-        makes_znodes: refuse if nothing says which ACL the cluster's znodes have.
+        makes_znodes: refuse if nothing says which ACL the cluster's znodes have. Otherwise the chroot must exist: in one that was
+            mistyped nothing is open, and nobody is a user.
         set_acl: instead of the configured value.
     Raises:
         ConfigError, CoordinatorError.
@@ -72,6 +73,7 @@ async def in_zookeeper(
         network=RealNetwork(),
         rng=random.Random(),
         access=aiozk_adapter.access_of(config),
+        makes_chroot=makes_znodes,
     )
     try:
         return await work(session)
