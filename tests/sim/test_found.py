@@ -11,6 +11,7 @@ from kafkalite.log.returning import Awaited
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
 from kafkalite.testing.simulation.plants import PLANTS
+from kafkalite.testing.simulation.result import Result
 from kafkalite.testing.simulation.run import Simulation
 
 
@@ -160,17 +161,11 @@ def test_states_that_were_put_back_are_led_in_a_later_epoch(seed: int, crashed: 
     assert result.violation is None, result.line()
 
 
-@pytest.mark.checklist("F28")
-@pytest.mark.parametrize("is_planted", [False, True])
-def test_a_replica_that_was_made_again_below_its_leaders_first_record_is_not_in_sync(
-    monkeypatch: pytest.MonkeyPatch, *, is_planted: bool
-) -> None:
-    """Its first fetch was out of range. The leader still knew how far the replica on the dead disk had come, and took the empty one into the ISR."""
-    if is_planted:
-        PLANTS["outside"](monkeypatch.setattr)
+def dead_disk_at(moment: float) -> Result:
+    """The disk with node 2's replica dies, soon after records were deleted: how soon decides what its first fetch finds."""
     drawn = plan(
         Fault(2.0, FaultKind.POWER_ONE, "node1", 0.4),
-        Fault(6.333, FaultKind.DISK, "node2", 9.0),
+        Fault(moment, FaultKind.DISK, "node2", 9.0),
         seed=117,
         orders=False,
         log_dirs=("/data1", "/data2"),
@@ -182,5 +177,23 @@ def test_a_replica_that_was_made_again_below_its_leaders_first_record_is_not_in_
         "broker.heartbeat.timeout.ms": 400,
         "zookeeper.session.timeout.ms": 6_000,
     }
-    result = Simulation(dataclasses.replace(drawn, settings=settings)).run()
-    assert (result.violation is not None) == is_planted, result.line()
+    return Simulation(dataclasses.replace(drawn, settings=settings)).run()
+
+
+#: Some of these are the right ones, whatever a change of the code does to the times of a run.
+MOMENTS = [6.3 + number / 200 for number in range(16)]
+
+
+@pytest.mark.checklist("F28")
+@pytest.mark.parametrize("moment", MOMENTS[::3])
+def test_a_replica_that_was_made_again_below_its_leaders_first_record_is_not_in_sync(moment: float) -> None:
+    """Its first fetch was out of range. The leader still knew how far the replica on the dead disk had come, and took the empty one into the ISR."""
+    result = dead_disk_at(moment)
+    assert result.violation is None, result.line()
+
+
+def test_a_leader_that_keeps_what_it_knew_of_replicas_outside_of_the_isr_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    PLANTS["outside"](monkeypatch.setattr)
+    assert any(dead_disk_at(moment).violation is not None for moment in MOMENTS)
