@@ -77,6 +77,11 @@ SUITES = (
         "two expect port 9092; `multi_partition_writing_and_reading` does not parse partitions without records (on Kafka 4.4.0 it fails, too)",
     ),
     (
+        "Jepsen's checker of Kafka histories (jepsen.tests.kafka, with Elle), by hand",
+        "34 histories of one to two minutes: no lost write, duplicate, or skip within a poll",
+        "Java clients 4.4.0 (transactions, subscribe and assign, classic and consumer groups) under faults of nodes, network, ZooKeeper and clients. Write cycles (G0) and skips over a rebalance are allowed, and Kafka 4.4.0 shows them, too; in one run three commits whose answer was lost and then was PRODUCER_FENCED, as in Kafka, counted as aborted",
+    ),
+    (
         "Apache Kafka 4.3.1: Connect",
         "158 of 158",
         "",
