@@ -310,7 +310,7 @@ DIRECTED = {
     "replaced": "tests/unit/kafka/test_replaced_coordinators.py",
     # A coordinator has to be replaced and be back while one append waits.
     "reloaded": "tests/unit/kafka/test_stale_coordinators.py",
-    # A follower's first fetch has to meet the moment at which its leader looks who is in sync.
+    # A follower's first fetch has to arrive just before the leader checks which replicas are in sync.
     "outside": "tests/sim/test_found.py",
     "swap": "tests/unit/log/test_compaction_swap.py",
     "unverified": "tests/datadriven/test_transactions.py",

@@ -79,7 +79,7 @@ class ClassicGroupHandlers:
                 {entry.member_id: entry.assignment for entry in message.assignments},
             )
         except ApiError as error:
-            # It would end a Java client. The rebalance is lost with the coordinator before: the member starts with JoinGroup again.
+            # This error would end a Java client. The rebalance ended with the earlier coordinator, so the member has to join again.
             if error.code is not _LOADING:
                 raise
             raise api_error(ErrorCode.REBALANCE_IN_PROGRESS) from None
@@ -92,7 +92,9 @@ class ClassicGroupHandlers:
         except ApiError as error:
             if error.code is not _LOADING:
                 raise
-            answer = ErrorCode.NONE  # no client expects the error here; who is a member is known soon
+            answer = (
+                ErrorCode.NONE
+            )  # no client expects this error here, and the members are known again when the log is loaded
         return wire.HeartbeatResponse(0, int(answer))
 
     def leave(self, request: Request, message: wire.LeaveGroupRequest) -> wire.LeaveGroupResponse:

@@ -133,9 +133,8 @@ class _Life:
         while self._workload.is_calm or self._now() < ends_s:
             try:
                 await self._round()
-            except (
-                Unanswered
-            ):  # such as by the end of its login: in the end it goes on, or its partitions wait for its session's end
+            except Unanswered:
+                # Such as by the end of its login. In the end it goes on, or its partitions wait for the end of its session.
                 if not self._workload.is_calm:
                     raise
                 self._sessions.clear()
