@@ -170,12 +170,16 @@ async def read_state(client: AsyncClient, broker_id: BrokerId, timeout_s: float)
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What a broker that is being drained still has. `hosted`: replicas that the broker itself reports, -1 if it does not answer."""
+    """What a broker that is being drained still has.
+
+    `hosted`: replicas that the broker itself reports, -1 if it does not answer. `waits_for`: brokers that take over replicas, and are not alive.
+    """
 
     assigned: int
     moving: int
     hosted: int
     size_bytes: int
+    waits_for: tuple[BrokerId, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -185,7 +189,8 @@ class _Left:
         if not self.assigned and not self.moving:
             return f"{number_of(max(self.hosted, 0), 'replica')} to be removed from its disks"
         size = f", {size_text(self.size_bytes)}" if self.size_bytes > 0 else ""
-        return f"{number_of(self.assigned, 'replica')} left{size}; {self.moving} being moved"
+        absent = f", to {_named(self.waits_for)}" if self.waits_for else ""
+        return f"{number_of(self.assigned, 'replica')} left{size}; {self.moving} being moved{absent}"
 
 
 @broker.command("decommission")
@@ -276,7 +281,13 @@ async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float)
         answer = (await client.describe_replicas(timeout_s=min(timeout_s, 5.0))).get(target)
         if answer is not None and not isinstance(answer, KafkaliteError):
             hosted, size = len(answer.replicas), sum(each.size_bytes for each in answer.replicas)
-    return _Left(len(mine), len(under_way), hosted, size)
+    absent = {each for move in under_way for each in move.target} - set(client.view.brokers) - {target}
+    return _Left(len(mine), len(under_way), hosted, size, tuple(sorted(absent)))
+
+
+def _named(absent: tuple[BrokerId, ...]) -> str:
+    names = ", ".join(map(str, absent))
+    return f"broker {names}, which is not alive" if len(absent) == 1 else f"brokers {names}, which are not alive"
 
 
 async def _cancel(target: BrokerId, bootstrap: str, timeout_s: float, out: Output) -> None:

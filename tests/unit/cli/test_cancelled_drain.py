@@ -77,3 +77,21 @@ async def test_a_cancel_that_was_killed_is_finished_by_the_next_one(
         failed, said = await admin(cluster, "decommission", "1", "--cancel")
         assert failed is None and "broker 1 is active; 1 move was called off" in said
         assert (state(cluster), moves(cluster)) == ("active", False)
+
+
+async def test_a_drain_names_the_dead_broker_that_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ended(*_: object) -> str:
+        return "active"
+
+    # It looks once, and finds that somebody has ended the drain.
+    monkeypatch.setattr("kafkalite_cli.admin.broker.read_state", ended)
+    async with (
+        LoopbackCluster(tmp_path, nodes=2, settings={"balancer.mode": "off"}) as cluster,
+        AsyncClient.connect(cluster.bootstrap) as client,
+    ):
+        await client.create_topics([NewTopic("t", assignment={0: ONE})])
+        begin_a_move(cluster)
+        _, said = await admin(cluster, "decommission", "1")
+    assert "1 being moved, to broker 9, which is not alive" in said
