@@ -172,8 +172,10 @@ class Keyed(Workload):
                 self.sent[topic][key].append(version)
             except BufferError:
                 producer.poll(0.1)
-            except KafkaException as error:
-                self.counts[f"producer replaced: {error.args[0].name()}"] += 1
+            except (KafkaException, SystemError) as error:
+                # The client's extension raises a SystemError for a record with headers once the producer has failed for good.
+                reason = error.args[0].name() if isinstance(error, KafkaException) else "SystemError"
+                self.counts[f"producer replaced: {reason}"] += 1
                 producer.flush(5)
                 producer = self.producer(**{"enable.idempotence": True})
             producer.poll(0)
