@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from kafkalite.config import cordoned_among
@@ -140,6 +141,15 @@ class LogPool:
         failed = {tp for log_dir in self.online() for tp in log_dir.failed}
         away = {tp for tp, path in self.offline_partitions.items() if self.dirs[path].awaited is not Awaited.OPERATOR}
         return {tp for tp in failed | away if tp not in self.logs}
+
+    def expect(self, partitions: Iterable[TopicPartition]) -> None:
+        """These logs are not here. They may be on a directory that was offline before it was read, and that returns without an operator."""
+        away = next(
+            (path for path, each in self.dirs.items() if not each.online and each.awaited is not Awaited.OPERATOR), ""
+        )
+        if away:
+            for tp in partitions:
+                self.offline_partitions.setdefault(tp, away)
 
     def is_doubtful(self, topic_partition: TopicPartition) -> bool:
         log = self.logs.get(topic_partition)

@@ -64,6 +64,7 @@ class SessionRoles:
             and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
         ]
         if missing:
+            self._logs.pool.expect(missing)
             unreadable = self._logs.pool.unreadable()
             reported = broker_znodes.with_room(key for key in missing if key not in unreadable)
             _log.warning("logs.missing", partitions=len(missing), reported=len(reported), first=str(missing[0]))

@@ -153,3 +153,27 @@ def test_a_log_that_cannot_be_opened_at_first_is_waited_for(seed: int) -> None:
     result = simulation.run()
     assert refused and any("log.opened_again" in line for line in seen)
     assert result.violation is None, result.line()
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_disk_that_does_not_answer_at_first_is_waited_for(seed: int) -> None:
+    """As before, but one of the eligible replica's two disks does not answer as its node starts: which logs are on it is not known then."""
+    _, second, _ = nodes(seed)
+    seen: list[str] = []
+    two_disks = dataclasses.replace(one_by_one(seed), log_dirs=("/data1", "/data2"))
+    simulation = Simulation(two_disks, watch=seen.append)
+    starts = 0
+    refused: list[str] = []
+
+    def refuse(kind: str, path: str) -> None:
+        nonlocal starts
+        starts += kind == "lock" and path.startswith("/data2/")
+        if starts == 1 and kind == "lock" and path.startswith("/data1/") and simulation.world.loop.time() > 5:
+            refused.append(path)
+            raise TimeoutError(errno.ETIMEDOUT, "injected", path)
+
+    simulation.world.host(second).disk.was_faulty = True
+    simulation.world.host(second).disk.on_operation = refuse
+    result = simulation.run()
+    assert refused and any("log_dir.online" in line for line in seen)
+    assert result.violation is None, result.line()
