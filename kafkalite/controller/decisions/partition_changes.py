@@ -292,11 +292,12 @@ def _chosen(
     unclean = partition.topic in event.unclean_topics or _is_unclean(event.purpose)
     kept = without_doubtful(found, doubtful)
     if kept is found and doubtful:  # no replica is left that surely has every committed record
-        candidates = tuple(id_ for id_ in elections.known_members(replicas, found) if id_ in live)
+        complete_once = elections.known_members(replicas, found)
+        candidates = tuple(id_ for id_ in complete_once if id_ in live)
         if known.log_ends is None and len(candidates) > 1:
             return _Wanted(ask=candidates)
         said = candidates if known.log_ends is None else known.log_ends
-        if not unclean and _unknown(state, partition, {*doubtful, *candidates}, said):
+        if not unclean and _unknown(state, partition, {*doubtful, *complete_once}, said):
             return _Wanted(elections.without_leader(found, state.epoch), doubtful=frozenset(doubtful))
         if candidates:
             return _Wanted(
@@ -380,8 +381,8 @@ def _doubts(
 def _unknown(
     state: ControllerState, partition: TopicPartition, asked: Collection[BrokerId], said: Collection[BrokerId]
 ) -> list[BrokerId]:
-    """Those that have not said where their logs end, and may have more than the others: a disk that is offline can come back, and a broker
-    that does not answer answers later, or its session ends. One that knows that its log is gone is not waited for."""
+    """Those that have not said where their logs end, and may have more than the others: a disk that is offline can come back, and so can a
+    broker that is away or does not answer. One that knows that its log is gone is not waited for."""
     return [id_ for id_ in asked if id_ not in said and not _lacks(state, id_, partition)]
 
 

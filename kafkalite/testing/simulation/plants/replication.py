@@ -127,6 +127,7 @@ def notices_to_nobody(patch: Patch) -> None:
 def leads_whatever_it_lost(patch: Patch) -> None:
     """Eligible leader replicas are ignored: a member of the ISR leads, even after a loss of power (KIP-966)."""
     patch(partition_changes, "without_doubtful", lambda state, doubtful: state)
+    patch(partition_changes, "_unknown", lambda *_: [])
     patch(doubts, "must_refuse", lambda partition, state: False)
 
 
