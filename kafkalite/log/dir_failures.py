@@ -198,7 +198,8 @@ class DirFailures:
         online = [log_dir for log_dir in self._pool.online() if not log_dir.is_full]
         if not online:
             return "no healthy disk is left"
-        needed = self._pool.offline_bytes.get(topic_partition, 0)
+        had = self._pool.lost.get(topic_partition)
+        needed = 0 if had is None else had.size_bytes
         if all(log_dir.free_bytes() < needed + MIN_ROOM_BYTES for log_dir in online):
             return f"no healthy disk has room for {needed:,} bytes"
         return ""

@@ -243,7 +243,7 @@ class Opening:
             self._pool.put(log)
             return
         stays, goes = sorted(
-            (log, other), key=lambda one: (one.topic_id == topic_id, *_extent(one), one.directory), reverse=True
+            (log, other), key=lambda one: (one.topic_id == topic_id, *one.extent, one.directory), reverse=True
         )
         _log.error("log.twice", partition=str(log.topic_partition), kept=stays.path, stray=goes.path)
         self._pool.take(log.topic_partition)
@@ -304,12 +304,18 @@ class Opening:
         return len(found)
 
     def _is_second(self, log: PartitionLog) -> bool:
-        """Whether this node has the partition elsewhere: in service, or failed and at least as far, or of a later topic."""
+        """Whether this node has the partition elsewhere: in service; failed, and at least as far; on another disk that is offline, and
+        further; or of a later topic."""
         tp = log.topic_partition
+        if tp in self._pool.logs:
+            return True
         failed = self._pool.failed(tp)
-        if tp in self._pool.logs or failed is None:
-            return tp in self._pool.logs
-        return failed.log is None or failed.log.topic_id != log.topic_id or _extent(failed.log) >= _extent(log)
+        if failed is not None:
+            return failed.log is None or failed.log.topic_id != log.topic_id or failed.log.extent >= log.extent
+        lost = self._pool.lost.get(tp)
+        if lost is None or lost.directory == log.directory:
+            return False
+        return lost.topic_id != log.topic_id or lost.extent > log.extent
 
     async def _open_again(
         self,
@@ -331,7 +337,21 @@ class Opening:
         failure = await self._failure_handler.check(log_dir)
         if failure:
             raise OSError(failure)
-        return await self._while_it_answers(log_dir, self._read_logs(log_dir, topic_configs))
+        found = await self._while_it_answers(log_dir, self._read_logs(log_dir, topic_configs))
+        shorter = [log for log in found if self._has_lost_records(log)]
+        if shorter:
+            # Durable before they change, as at the start.
+            log_dir.doubts.logs.update(log.topic_partition for log in shorter)
+            await log_dir.off_loop(partial(log_dir.doubts.save, durable=True))
+        return found
+
+    def _has_lost_records(self, log: PartitionLog) -> bool:
+        """Whether the log went further when its disk went offline."""
+        lost = self._pool.lost.get(log.topic_partition)
+        if lost is None or (lost.directory, lost.topic_id) != (log.directory, log.topic_id):
+            return False
+        # With log.flush.before.ack what is acknowledged is on the disk.
+        return lost.extent > log.extent and not log.config.log_flush_before_ack
 
     def may_miss_logs(self) -> str:
         """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""
@@ -411,8 +431,3 @@ class Opening:
         for log_dir in self._pool.online():
             if log_dir.failed and await self._reopening.check(log_dir):
                 self._pool.host.examined(log_dir.path)
-
-
-def _extent(log: PartitionLog) -> tuple[int, int]:
-    """Which of two copies got further."""
-    return log.latest_epoch, log.log_end_offset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafkalite.config import cordoned_among
 from kafkalite.errors import StorageError
@@ -11,7 +11,7 @@ from kafkalite.log.host import LogHost
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.returning import Awaited
-from kafkalite.model import TopicPartition
+from kafkalite.model import TopicId, TopicPartition
 
 
 class PoolEvents(Protocol):
@@ -33,6 +33,15 @@ class PoolEvents(Protocol):
         """Something failed in the directory, and it is not known whether the whole disk has."""
 
 
+class LostLog(NamedTuple):
+    """What a log had when it went offline."""
+
+    directory: str
+    topic_id: TopicId
+    extent: tuple[int, int]
+    size_bytes: int
+
+
 class LogPool:
     """What the parts of the log manager share. Does no I/O."""
 
@@ -44,8 +53,8 @@ class LogPool:
         self.cordoned: frozenset[str] = frozenset()
         #: Partitions that went offline, alone or with their directory -> that directory.
         self.offline_partitions: dict[TopicPartition, str] = {}
-        #: ... and how large they were, in bytes.
-        self.offline_bytes: dict[TopicPartition, int] = {}
+        #: ... and what they had.
+        self.lost: dict[TopicPartition, LostLog] = {}
         #: Both are set before anything happens (`LogManager`).
         self.events: PoolEvents
         self.host: LogHost
@@ -108,12 +117,12 @@ class LogPool:
         assert log is not None
         self.events.log_lost(tp, f"the replica in {log.directory} is lost")
         self.offline_partitions[tp] = log_dir.path
-        self.offline_bytes[tp] = log.size_bytes
+        self.lost[tp] = LostLog(log.directory, log.topic_id, log.extent, log.size_bytes)
         log.close()
 
     def forget_offline(self, topic_partition: TopicPartition) -> None:
         self.offline_partitions.pop(topic_partition, None)
-        self.offline_bytes.pop(topic_partition, None)
+        self.lost.pop(topic_partition, None)
 
     def failed(self, topic_partition: TopicPartition) -> FailedLog | None:
         """A log that is out of service while its directory is online; its files are kept where they are."""

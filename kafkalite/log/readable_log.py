@@ -172,6 +172,11 @@ class ReadableLog(LogState):
         return LeaderEpoch(self._epochs.cache.epoch_at(offset))
 
     @property
+    def extent(self) -> tuple[int, int]:
+        """(leader epoch of the last record, end): of two copies the one with the larger extent got further."""
+        return self.epoch_at(self.log_end_offset - 1), self.log_end_offset
+
+    @property
     def first_unstable_offset(self) -> Offset | None:
         """Of the earliest transaction that is open or whose end is not known to be committed; None if there is none.
 

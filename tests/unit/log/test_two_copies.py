@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from kafkalite.log.log_dir import dir_error
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import LeaderEpoch, Offset, TopicId
@@ -48,6 +50,57 @@ async def test_a_copy_that_was_away_does_not_take_the_place_of_one_that_got_furt
     kept = manager.pool.failed(T0)
     assert kept is not None and kept.path == "/d1/t-0"
     assert [stray.directory for stray in manager.removals.strays()] == ["/d2"]
+
+
+@pytest.mark.parametrize("is_longer", [True, False])
+async def test_a_copy_that_was_away_does_not_take_the_place_of_one_on_a_disk_that_is_offline_now(
+    *, is_longer: bool
+) -> None:
+    """A replica was made again on another disk, and joined the ISR; then that disk went offline, and the first one came back. Its log was
+    taken for the replica's, and led without what was acknowledged since."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    await filled(manager, 6, directory="/d2").flush()
+    manager.failures.dir_failed(
+        dir_error(manager.pool.dirs["/d2"], "a write", OSError(errno.EIO, "Input/output error"))
+    )
+    await filled(manager, 8 if is_longer else 5, directory="/d1").flush()
+    manager.failures.dir_failed(
+        dir_error(manager.pool.dirs["/d1"], "a write", OSError(errno.EIO, "Input/output error"))
+    )
+    assert await manager.opening.bring_online("/d2", "cluster", 1, {}) == 1
+    log = manager.get(T0)
+    if not is_longer:
+        assert log is not None and log.directory == "/d2" and manager.removals.strays() == []
+        return
+    assert log is None and manager.pool.offline_partitions == {T0: "/d1"}
+    assert [stray.directory for stray in manager.removals.strays()] == ["/d2"]
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
+    log = manager.get(T0)
+    assert log is not None and log.directory == "/d1" and log.log_end_offset == 8 and manager.pool.doubtful() == []
+
+
+async def test_a_log_that_comes_back_with_fewer_records_than_it_had_is_in_doubt() -> None:
+    """Its high watermark was saved earlier, and says nothing of them."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    log = filled(manager, 6, directory="/d1")
+    log.assign_epoch_start(LeaderEpoch(5), Offset(6))
+    manager.failures.dir_failed(
+        dir_error(manager.pool.dirs["/d1"], "a write", OSError(errno.EIO, "Input/output error"))
+    )
+    await manager.opening.bring_online("/d1", "cluster", 1, {})
+    assert manager.get(T0) is not None and manager.pool.doubtful() == [], "an epoch that has no record is not lost"
+    manager.failures.dir_failed(
+        dir_error(manager.pool.dirs["/d1"], "a write", OSError(errno.EIO, "Input/output error"))
+    )
+    last = max(path for path in host.disk.entries if path.startswith("/d1/t-0/") and path.endswith(".log"))
+    del host.disk.entries[last].data[:]
+    await manager.opening.bring_online("/d1", "cluster", 1, {})
+    again = manager.get(T0)
+    assert again is not None and again.log_end_offset < log.log_end_offset and manager.pool.doubtful() == [T0]
+    host.disk.process_crash()
+    assert (await host.manager()).pool.doubtful() == [T0], "also after a restart"
 
 
 async def _two_topics() -> tuple[Host, LogManager]:
