@@ -46,8 +46,13 @@ class OffsetCheckpoints:
         for log_dir in self._pool.online():
             self.drop_foreign(log_dir, log_dir.high_watermarks)
             self.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=False)
+        self.save_doubts(durable=False)
+
+    def save_doubts(self, *, durable: bool) -> None:
+        """Save which logs may lack committed records, where that has changed. On the loop."""
+        for log_dir in self._pool.online():
             try:
-                self._with_room(log_dir, partial(log_dir.doubts.save, durable=False))
+                self._with_room(log_dir, partial(log_dir.doubts.save, durable=durable))
             except OSError as error:
                 self._failures.file_failed(log_dir, checkpoints.DOUBTFUL, error)
 

@@ -238,3 +238,21 @@ async def test_futures_that_stand_for_nothing_are_removed() -> None:
     manager = await host.restart()
     await manager.removals.run_due()
     assert [n for d in ("/d1", "/d2") for n in host.disk.listdir(d) if n.endswith("-future")] == []
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_a_replica_in_doubt_that_has_moved_is_still_in_doubt_after_a_restart(*, is_killed: bool) -> None:
+    """The doubt was written with the next high watermark that moved, and none does while nobody leads: the replica led, without what it
+    had lost."""
+    host = Host()
+    manager = await host.start()
+    log = host.create()
+    fill(log, 10)
+    manager.pool.doubt(T0, is_doubtful=True)
+    manager.offsets.save_high_watermarks({T0: 5})
+    manager.moves.start(T0, "/d2")
+    await until(lambda: host.log is not log)
+    assert manager.pool.doubtful() == [T0]
+    if not is_killed:
+        await manager.close()
+    assert (await host.restart()).pool.doubtful() == [T0] and host.log.directory == "/d2"
