@@ -360,6 +360,14 @@ class Opening:
                 return log_dir.path
         return ""
 
+    def may_have_newer(self, log: PartitionLog) -> bool:
+        """Whether another directory may have a newer copy of a log: it is not there, was replaced, or could not open it."""
+        return any(
+            not each.online or (each.is_incomplete and not each.failed) or log.topic_partition in each.failed
+            for each in self._pool.dirs.values()
+            if each.path != log.directory
+        )
+
     def holds_nothing(self) -> bool:
         """Whether this node has no log at all, and nothing proves that it should not: it is new, or has lost every disk."""
         there = self._pool.logs or self._pool.unreadable()

@@ -18,6 +18,7 @@ from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.partition_log import PartitionLog
 
 _log = get_logger(__name__)
 
@@ -25,6 +26,13 @@ _log = get_logger(__name__)
 def must_refuse(partition: Partition, state: PartitionState) -> bool:
     """Whether this replica must not lead as commanded: the controller does not know that it may lack committed records."""
     return partition.is_doubtful and state.accepts_loss == 0
+
+
+def may_be_older(log: PartitionLog, state: PartitionState) -> bool:
+    """Whether the log of a replica that is in sync or eligible may be an older copy, where another disk may have a newer one: its own disk
+    was away for a while, and the replica was made again on the other. That took a new leader epoch, so this one has no record of it. And
+    its disk was away when the node stopped, or it would have been set aside."""
+    return not log.clean_start and log.extent[0] < state.leader_epoch and len(state.replicas) > 1
 
 
 def should_have_had(state: PartitionState, broker_id: BrokerId) -> bool:

@@ -315,7 +315,9 @@ class ReplicaManager:
         for topic, number in request.partitions:
             key = TopicPartition(topic, number)
             hosted = self.hosted.get(key)
-            log = self._logs.get(key) if hosted is None else hosted.log
+            log = hosted.log if hosted is not None else self._logs.get(key)
+            if hosted is None and key in self.session_roles.missing:
+                continue  # the log that is here is a former topic's
             if log is not None and (hosted is None or hosted.storage_error is None):
                 leader = None if hosted is None else hosted.leader
                 leads_in = NO_LEADER_EPOCH if leader is None else leader.leader_epoch

@@ -9,6 +9,8 @@ from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.model import BrokerEpoch, TopicPartition
 from kafkalite.replica import authority
 from kafkalite.replica.commands import Commands
+from kafkalite.replica.decisions.strays import is_other
+from kafkalite.replica.doubts import may_be_older
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.startup import own_topics, read_cluster
@@ -43,34 +45,45 @@ class SessionRoles:
         self._hosted = hosted
         self._commands = commands
         self._strays = strays
+        #: What `find_missing_logs` has found.
+        self.missing: frozenset[TopicPartition] = frozenset()
 
     async def find_missing_logs(self, coordinator: Coordinator, *, is_start: bool) -> frozenset[TopicPartition]:
         """Before this node registers: the logs that are not here of partitions that count it as in sync, for its
         registration to report; as many as that has room for. Not those that may be readable again: they are in doubt, and waited for.
+        At the start, logs that may be older copies are put in doubt.
 
         A directory without an identity belongs to a new node, or to one that lost a disk. At the start it is new if nothing
         is missing: whatever is made from its registration on is new for certain: the time of its creation shows it.
 
         Raises the Coordinator's errors.
         """
-        if not self._logs.opening.may_miss_logs() and not (is_start and self._logs.pool.lost_power):
+        pool = self._logs.pool
+        self.missing = frozenset()
+        opening = self._logs.opening
+        if not opening.may_miss_logs() and not (is_start and pool.lost_power):
             return frozenset()
         snapshot = await read_cluster(coordinator)
-        broker_id = self._local.broker_id
-        missing = [
-            key
-            for state in snapshot.partitions
-            if broker_id in (*state.isr, *state.elr)
-            and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
-        ]
+        missing: list[TopicPartition] = []
+        for state in snapshot.partitions:
+            if self._local.broker_id not in (*state.isr, *state.elr):
+                continue
+            key = TopicPartition(state.topic, state.partition)
+            log = self._logs.get(key)
+            if log is None or is_other(log.topic_id, state.topic_id):
+                missing.append(key)
+            elif is_start and opening.may_have_newer(log) and may_be_older(log, state):
+                pool.doubt(key, is_doubtful=True)
+        self._logs.offsets.save_doubts(durable=True)
         if missing:
-            self._logs.pool.expect(missing)
-            unreadable = self._logs.pool.unreadable()
+            self.missing = frozenset(missing)
+            pool.expect(missing)
+            unreadable = pool.unreadable()
             reported = broker_znodes.with_room(key for key in missing if key not in unreadable)
             _log.warning("logs.missing", partitions=len(missing), reported=len(reported), first=str(missing[0]))
             return reported
         if is_start and snapshot.is_readable:
-            self._logs.opening.confirm_complete()
+            opening.confirm_complete()
         return frozenset()
 
     async def on_session(self, coordinator: Coordinator) -> None:

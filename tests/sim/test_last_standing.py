@@ -177,3 +177,32 @@ def test_a_disk_that_does_not_answer_at_first_is_waited_for(seed: int) -> None:
     result = simulation.run()
     assert refused and any("log_dir.online" in line for line in seen)
     assert result.violation is None, result.line()
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_older_copy_on_another_disk_does_not_lead(seed: int) -> None:
+    """A disk is away for a while, and its replicas are made again on the node's other one. Then all processes are killed, and the node is back
+    first, with the first disk and without the other one: it led with logs from before, though nobody had lost any power."""
+    first, second, last = nodes(seed)
+    faults = (
+        Fault(9.0, FaultKind.CRASH, first, 4.0),
+        Fault(9.001, FaultKind.CRASH, second, 4.5),
+        Fault(9.002, FaultKind.CRASH, last, 0.3),
+        Fault(15.0, FaultKind.RESTART, last, 0.3),
+    )
+    seen: list[str] = []
+    simulation = Simulation(dataclasses.replace(plan(seed, *faults), log_dirs=("/data1", "/data2")), watch=seen.append)
+    starts = 0
+
+    def refuse(kind: str, path: str) -> None:
+        nonlocal starts
+        now = simulation.world.loop.time()
+        starts += kind == "lock" and path.startswith("/data2/")
+        if (2 < now < 9 and path.startswith("/data1")) or (starts > 1 and now < 14.5 and path.startswith("/data2")):
+            raise OSError(errno.EIO, "injected", path)
+
+    simulation.world.host(last).disk.was_faulty = True
+    simulation.world.host(last).disk.on_operation = refuse
+    result = simulation.run()
+    assert any("replica.restarted" in line for line in seen) and any("log.twice" in line for line in seen)
+    assert result.violation is None, result.line()

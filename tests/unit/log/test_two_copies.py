@@ -103,6 +103,25 @@ async def test_a_log_that_comes_back_with_fewer_records_than_it_had_is_in_doubt(
     assert (await host.manager()).pool.doubtful() == [T0], "also after a restart"
 
 
+async def test_another_disk_may_have_a_newer_copy_if_it_is_away_or_cannot_open_its_own() -> None:
+    """A log that fails on the only disk, or on another one, says nothing of the others."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    log, other = filled(manager, directory="/d1"), filled(manager, tp=T0._replace(partition=1), directory="/d2")
+    assert manager.opening.may_have_newer(log), "both directories are new here"
+    manager.opening.confirm_complete()
+    assert not manager.opening.may_have_newer(log)
+    manager.failures.log_failed(an_error(other, errno.EIO))
+    assert manager.pool.failed(other.topic_partition) is not None and not manager.opening.may_have_newer(log)
+    (failed,) = manager.pool.dirs["/d2"].failed.values()
+    manager.pool.dirs["/d2"].failed[T0] = failed
+    assert manager.opening.may_have_newer(log)
+    manager.failures.dir_failed(
+        dir_error(manager.pool.dirs["/d2"], "a write", OSError(errno.EIO, "Input/output error"))
+    )
+    assert manager.opening.may_have_newer(log)
+
+
 async def _two_topics() -> tuple[Host, LogManager]:
     """/d2 is away, with a long log of a topic that was deleted since; /d1 has a short one of the next topic of that name."""
     host = Host("/d1", "/d2")
