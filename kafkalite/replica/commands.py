@@ -197,6 +197,7 @@ class Commands:
                 await asyncio.sleep(0)
                 if self.controller_epoch > epoch:  # a new controller has spoken (UpdateMetadata): stop here
                     break
+        self._logs.offsets.save_doubts(durable=True)
         return refusals
 
     def retry_offline(self) -> Awaitable[None]:

@@ -169,12 +169,7 @@ class Roles:
         partition = Partition(key, state.topic_id, log, config, mark)
         self._hosted.add(partition)
         self._offline_replicas.forget(key)
-        if (
-            is_new_log
-            and not state.is_new
-            and self._logs.pool.lost_power
-            and doubts.should_have_had(state, self._identity()[0])
-        ):
+        if is_new_log and not state.is_new and doubts.should_have_had(state, self._identity()[0]):
             self._doubts.begin(partition)
         else:
             self._doubts.on_hosted(partition)

@@ -1,16 +1,19 @@
 """A node that starts takes its roles from ZooKeeper; what it must not take on its own it leaves to the controller."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
 from kafkalite.errors import ErrorCode
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.replica import session_roles
 from kafkalite.replica.startup import read_cluster
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
+from kafkalite.rpc.messages.replication import LogEndsRequest
 
 TP = TopicPartition("t", 0)
 
@@ -149,3 +152,54 @@ async def test_a_lost_session_makes_a_leader_alone_in_sync_resign_and_the_next_o
     assert (await node.produce(TP, b"x")).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     await node.manager.session_roles.on_session(await node.session.wait())
     assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
+
+
+async def without_its_log(cluster, *names: str) -> None:
+    """Node 1 is killed, files of its log directory are removed, and it starts again."""
+    node = cluster.node(1)
+    await node.manager.stop()
+    await node.server.close()
+    await node.logs.close(clean=False)
+    await node.session.close()
+    await node.supervisor.stop()
+    node.disk.close()
+    for name in names:
+        shutil.rmtree(node.directory / name)
+
+
+@pytest.mark.checklist("F14")
+async def test_a_member_of_the_isr_whose_log_is_gone_does_not_lead_with_an_empty_one(make_cluster):
+    """Somebody had removed the directory, or put back an older copy of the disk. Only after a loss of power was it in doubt."""
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    assert (await cluster.node(1).produce(TP, b"x")).error == ErrorCode.NONE
+    await without_its_log(cluster, "t-0")
+    await cluster.node(1).start()
+    lead = replace(cluster.decide(TP, leader=1, isr=(1, 2), epoch=1), accepts_loss=0)
+    answer = await cluster.command(1, lead)
+    assert [each.error for each in answer.partitions] == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    assert cluster.node(1).logs.pool.doubtful() == [TP]
+    await without_its_log(cluster)
+    await cluster.node(1).start()
+    assert cluster.node(1).logs.pool.doubtful() == [TP], "it is killed at once: the doubt is on the disk"
+
+
+@pytest.mark.checklist("F18")
+async def test_a_log_of_a_former_topic_does_not_stand_for_the_present_ones(make_cluster):
+    """A disk is back with a log of a topic that was deleted, and the one with the log of the next topic of that name was replaced: it was not
+    missed, the directory counted as complete, and the replica led with an empty log. Nobody hears how far the former log goes either."""
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    node = cluster.node(1)
+    assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
+    await without_its_log(cluster)
+    present = TopicZnode(TopicId("p0p0p0p0p0p0p0p0p0p0p0"), {0: (BrokerId(1), BrokerId(2))})
+    cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(present)))
+    cluster.decide(TP, leader=2, isr=(1, 2), epoch=3)
+    (node.directory / ".kafkalite-incomplete").touch()
+    await node.start()
+    find = node.manager.session_roles.find_missing_logs
+    assert await find(await node.session.wait(), is_start=True) == {TP}
+    assert node.manager.log_ends(LogEndsRequest((("t", 0),))).ends == ()
