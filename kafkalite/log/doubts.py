@@ -7,7 +7,7 @@ marker of a clean stop, the kernel's memory was lost. A doubt survives restarts 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
@@ -28,43 +28,48 @@ class UncertainEnds:
         self._path = f"{directory}/{checkpoints.DOUBTFUL}"
         self._boot = f"{directory}/{checkpoints.BOOT}"
         self.logs: set[TopicPartition] = set()
-        self._saved: frozenset[TopicPartition] = frozenset()
-        #: The host may have been without power, or the file system unmounted, since the directory was last in use.
-        self.lost_power = False
+        #: None: the list of an earlier process cannot be read, and any log may have been in it.
+        self._saved: frozenset[TopicPartition] | None = frozenset()
+        #: The host may have been without power, or the file system unmounted, since the directory was last in use; and there is no marker
+        #: of a clean stop.
+        self.has_rebooted = self.lost_power = False
 
     def open(self, *, clean: bool, is_new: bool) -> None:
         """Read the files of an earlier process."""
-        self.logs = set()
+        self.logs, self._saved = set(), frozenset()
         if self._disk.exists(self._path):
             try:
                 self.logs = set(checkpoints.decode_offsets(self._disk.read_file(self._path)))
+                self._saved = frozenset(self.logs)
             except checkpoints.MalformedCheckpoint as error:
                 _log.error("checkpoint.damaged", file=self._path, error=str(error))
-        self._saved = frozenset(self.logs)
+                self._saved = None
         boot = self._disk.page_cache_id(self._directory)
         before = self._disk.read_file(self._boot) if self._disk.exists(self._boot) else b""
-        self.lost_power = not clean and not is_new and (not boot or before != boot.encode())
+        self.has_rebooted = not is_new and (not boot or before != boot.encode())
+        self.lost_power = self.has_rebooted and not clean
 
     def take(
         self,
-        logs: Iterable[PartitionLog],
+        logs: Sequence[PartitionLog],
         high_watermarks: Mapping[TopicPartition, int],
         *,
-        clean: bool,
+        closed: Container[TopicPartition],
         unread: Mapping[TopicPartition, TopicConfig],
     ) -> None:
         """Decide about the logs that were loaded, and make the outcome durable before the first of them changes.
 
-        `unread`: what could not be opened, and may be later: the power was lost for these, too.
+        Args:
+            closed: what a clean stop has flushed; not a log that had failed before.
+            unread: what could not be opened, and may be later: the power was lost for these, too.
         """
-        there = set(unread)
-        if self.lost_power and not clean:
-            self.logs.update(tp for tp, config in unread.items() if not config.log_flush_before_ack)
-        for log in logs:
-            there.add(log.topic_partition)
-            unsure = not log.config.log_flush_before_ack and self.lost_power and not clean
-            if unsure or lacks_bytes(log, high_watermarks):
-                self.logs.add(log.topic_partition)
+        found = {**unread, **{log.topic_partition: log.config for log in logs}}
+        there = found.keys()
+        if self.has_rebooted:
+            self.logs.update(tp for tp in there if tp not in closed and not found[tp].log_flush_before_ack)
+        self.logs.update(log.topic_partition for log in logs if lacks_bytes(log, high_watermarks))
+        if self._saved is None:
+            self.logs |= there
         self.logs &= there
         self.save(durable=True)
         boot = self._disk.page_cache_id(self._directory)

@@ -180,6 +180,8 @@ class Opening:
         for stray in strays:
             self._removals.keep(*stray)
         self._found_futures[log_dir.path] = [name for name in names if name.endswith(FUTURE_SUFFIX)]
+        # A log that the last shutdown did not list had failed, or was put there by hand since.
+        closed = log_dir.recovery_points.keys() if log_dir.clean else frozenset[TopicPartition]()
         configs = {topic: usable_topic_config(self._config.topic, own) for topic, own in topic_configs.items()}
         logs: list[PartitionLog] = []
 
@@ -200,8 +202,7 @@ class Opening:
                         now_ms=self._clock.wall_ms,
                         recovery_point=log_dir.recovery_points.get(tp, 0),
                         log_start_offset=log_dir.log_starts.get(tp, 0),
-                        # A log that the last shutdown did not list had failed, or was put there by hand since.
-                        clean=log_dir.clean and tp in log_dir.recovery_points,
+                        clean=tp in closed,
                     )
                 except OSError as error:
                     failed[tp] = error
@@ -215,7 +216,7 @@ class Opening:
             await self._give_up(log_dir, failed, configs)
         unread = {tp: configs.get(tp.topic, self._config.topic) for tp in failed}
         await self._disk.run_blocking(
-            lambda: log_dir.doubts.take(logs, log_dir.high_watermarks, clean=log_dir.clean, unread=unread),
+            lambda: log_dir.doubts.take(logs, log_dir.high_watermarks, closed=closed, unread=unread),
             log_dir.path,
         )
         log_dir.unmark_clean()

@@ -123,12 +123,37 @@ async def test_a_log_that_is_made_again_is_not_in_doubt() -> None:
     assert manager.pool.doubtful() == []
 
 
-async def test_a_damaged_list_of_doubts_is_reported_and_the_rest_goes_on() -> None:
+async def test_after_a_damaged_list_of_doubts_all_are_in_doubt() -> None:
+    """Nobody knows which were: it was reported, and none was."""
     host = Host("/d1")
     await one_log(host)
     host.disk.write_file_atomic("/d1/.kafkalite-doubtful", b"0\n7\n")
     host.disk.process_crash()
-    assert (await host.manager()).get(tp(0)) is not None
+    manager = await host.manager()
+    assert manager.get(tp(0)) is not None and manager.pool.doubtful() == [tp(0)]
+
+
+async def test_a_log_that_had_failed_before_the_clean_stop_is_in_doubt_after_a_loss_of_power() -> None:
+    """The marker says nothing of it: it was not flushed with the others."""
+    host = failing_logs.Host("/d1")
+    manager = await host.manager()
+    log = manager.placing.create(tp(0), TOPIC_ID, CONFIG)
+    other = manager.placing.create(tp(1), TOPIC_ID, CONFIG)
+    for each in (log, other):
+        each.append_as_leader(batch(["v"]), 1)
+    await log.flush()
+    flushed = log.size_bytes
+    log.append_as_leader(batch(["v"]), 1)
+    host.disk.refuse = lambda kind, path: errno.EIO if path.startswith("/d1/t-0/") else 0
+    manager.failures.log_failed(log.storage_error("fetch", OSError(errno.EIO, "bad sector")))
+    await host.judged.wait()
+    assert manager.get(tp(0)) is None
+    await manager.close()
+    host.disk.power_loss(random.Random(1))
+    del host.disk.entries["/d1/t-0/00000000000000000000.log"].data[flushed:]
+    host.disk.refuse = lambda kind, path: 0
+    manager = await host.manager()
+    assert manager.get(tp(0)) is not None and manager.pool.doubtful() == [tp(0)]
 
 
 @pytest.mark.parametrize("is_first", [True, False])
