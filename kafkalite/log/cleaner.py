@@ -67,7 +67,7 @@ class CleaningPlan:
 def plan(
     log: PartitionLog, config: TopicConfig, *, first_dirty_offset: int, high_watermark: int, now_ms: int
 ) -> CleaningPlan | None:
-    """The work that is due, or None. Raises StorageError."""
+    """The work that is due, or None. Raises OSError, ApiError."""
     limit = log.last_stable_offset(high_watermark)
     sources: list[Segment] = []
     clean_bytes = dirty_bytes = 0
@@ -191,7 +191,12 @@ async def compact(
     Raises:
         StorageError; ApiError CORRUPT_MESSAGE (damage in a closed segment: nothing is swapped in).
     """
-    work = plan(log, log.config, first_dirty_offset=first_dirty_offset, high_watermark=high_watermark, now_ms=now_ms)
+    try:
+        work = plan(
+            log, log.config, first_dirty_offset=first_dirty_offset, high_watermark=high_watermark, now_ms=now_ms
+        )
+    except OSError as error:
+        raise log.storage_error("compaction", error) from error
     if work is None:
         return first_dirty_offset
     try:

@@ -410,6 +410,8 @@ class Opening:
         except TimeoutError:
             log_dir.awaited = Awaited.ANSWER
             return False
+        except OSError:  # no thread could be started
+            return False
 
     async def _answers(self, log_dir: LogDir) -> bool:
         """All that was begun on it has ended without an error, so that no late write meets the logs that are opened again."""

@@ -125,6 +125,24 @@ async def test_a_directory_that_went_offline_for_want_of_room_is_told_when_there
     assert again is not None and values(again) == [(0, b"a")] and manager.pool.dirs["/d1"].awaited is Awaited.OPERATOR
 
 
+async def test_a_full_disk_is_looked_at_again_when_threads_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node stopped: the error ended the task that brings disks back."""
+    host = Host()
+    manager = await host.manager()
+    manager.placing.create(T0, TOPIC_ID, TopicConfig()).append_as_leader(batch(["a"]), 1)
+    manager.failures.dir_failed(full(manager, errno.ENOSPC))
+    host.clock.now_ms += 6_000
+    with monkeypatch.context() as patched:
+        patched.setattr(host.disk, "run_blocking", without_threads)
+        assert await manager.opening.ready_to_return() == []
+    host.clock.now_ms += 6_000
+    assert await manager.opening.ready_to_return() == [("/d1", Awaited.ROOM)]
+
+
+async def without_threads(function: Callable[[], object], at: str = "") -> object:
+    raise OSError(errno.EAGAIN, "no thread can be started", at)
+
+
 class OverQuota(FailingDisk):
     """No checkpoint can be written while `old-delete` is there."""
 

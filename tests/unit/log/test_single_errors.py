@@ -254,3 +254,18 @@ async def test_an_append_that_was_refused_and_cut_off_again_costs_nothing(host: 
     again = manager.get(T0)
     assert again is not None and values(again) == before
     again.append_as_leader(batch(["y"]), 1)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
+async def test_a_compaction_that_gets_no_descriptor_leaves_the_log_for_the_next_pass(host: Host, number: int) -> None:
+    """The node stopped: what is known of segments after a start is looked up when the pass is planned, and that error ended the cleaner."""
+    manager = await host.manager()
+    await filled(manager).flush()
+    await manager.close()
+    manager = await host.manager()
+    log = manager.get(T0)
+    assert log is not None
+    log.config = TopicConfig(segment_bytes=200, cleanup_policy="compact")
+    host.disk.refuse = lambda kind, path: number if path.endswith(".log") else 0
+    assert await manager.housekeeping.cleaning_pass() == 0
+    assert manager.get(T0) is log
