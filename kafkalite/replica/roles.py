@@ -315,7 +315,8 @@ class Roles:
 
     def may_lead_unasked(self, state: PartitionState) -> bool:
         """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
-        has to choose (invariant F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
+        has to choose (invariant F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole.
+        If its log is gone, others may have it."""
         key = TopicPartition(state.topic, state.partition)
         partition = self._hosted.get(key)
         if self._logs.pool.is_doubtful(key):
@@ -323,7 +324,9 @@ class Roles:
         if partition is not None and partition.leader_epoch != NO_LEADER_EPOCH:
             return True
         log = self._logs.get(key)
-        return len(state.isr) == 1 or (log is not None and log.clean_start)
+        if log is None:
+            return len(state.replicas) == 1
+        return len(state.isr) == 1 or log.clean_start
 
     def resign_unconfirmed(self, states: Sequence[PartitionState]) -> None:
         """End leaderships of an earlier session that ZooKeeper does not confirm."""

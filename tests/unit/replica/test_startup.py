@@ -203,3 +203,19 @@ async def test_a_log_of_a_former_topic_does_not_stand_for_the_present_ones(make_
     find = node.manager.session_roles.find_missing_logs
     assert await find(await node.session.wait(), is_start=True) == {TP}
     assert node.manager.log_ends(LogEndsRequest((("t", 0),))).ends == ()
+
+
+@pytest.mark.checklist("F14")
+async def test_without_its_log_a_replica_does_not_lead_unasked(make_cluster):
+    """Stopped in order as the last in sync, in the first leader epoch. The log was gone at the next start, and the others cut theirs to nothing."""
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    node = cluster.node(1)
+    assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
+    cluster.decide(TP, leader=1, isr=(1,), epoch=0)
+    await without_its_log(cluster, "t-0")
+    await node.start()
+    await node.manager.session_roles.on_session(await node.session.wait())
+    assert node.manager.hosted.get(TP) is None
+    assert cluster.node(2).partition(TP).log.log_end_offset == 1
