@@ -54,6 +54,8 @@ def _offline(state: ControllerState) -> Iterator[Problem]:
             detail = f"{partition} has no leader; only {[*known.isr, *known.elr]} may lead it"
             if known.last_known_elr:
                 detail += f"; {list(known.last_known_elr)} came back, but may lack committed records"
+                if away := [each for each in known.last_known_elr if each not in state.brokers]:
+                    detail += f"; {away} are away again, and waited for if nobody else surely has every record"
             offline.append((str(partition), detail))
     for subject, detail in offline[:MAX_NAMED]:
         yield ("partition.offline", subject, detail)
