@@ -18,13 +18,17 @@ from kafkalite.rpc.messages.replication import LogEndsRequest
 TP = TopicPartition("t", 0)
 
 
-async def restarted(node, *, clean: bool):
+async def stopped(node, *, clean: bool) -> None:
     await node.manager.stop()
     await node.server.close()
     await node.logs.close(clean=clean)
     await node.session.close()
     await node.supervisor.stop()
     node.disk.close()
+
+
+async def restarted(node, *, clean: bool):
+    await stopped(node, clean=clean)
     await node.start()
     await node.manager.session_roles.on_session(await node.session.wait())
     return node.partition(TP) if node.manager.hosted.get(TP) is not None else None
@@ -154,19 +158,6 @@ async def test_a_lost_session_makes_a_leader_alone_in_sync_resign_and_the_next_o
     assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
 
 
-async def without_its_log(cluster, *names: str) -> None:
-    """Node 1 is killed, files of its log directory are removed, and it starts again."""
-    node = cluster.node(1)
-    await node.manager.stop()
-    await node.server.close()
-    await node.logs.close(clean=False)
-    await node.session.close()
-    await node.supervisor.stop()
-    node.disk.close()
-    for name in names:
-        shutil.rmtree(node.directory / name)
-
-
 @pytest.mark.checklist("F14")
 async def test_a_member_of_the_isr_whose_log_is_gone_does_not_lead_with_an_empty_one(make_cluster):
     """Somebody had removed the directory, or put back an older copy of the disk. Only after a loss of power was it in doubt."""
@@ -174,13 +165,14 @@ async def test_a_member_of_the_isr_whose_log_is_gone_does_not_lead_with_an_empty
     cluster.create_topic("t", {0: (1, 2)})
     await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
     assert (await cluster.node(1).produce(TP, b"x")).error == ErrorCode.NONE
-    await without_its_log(cluster, "t-0")
+    await stopped(cluster.node(1), clean=False)
+    shutil.rmtree(cluster.node(1).directory / "t-0")
     await cluster.node(1).start()
     lead = replace(cluster.decide(TP, leader=1, isr=(1, 2), epoch=1), accepts_loss=0)
     answer = await cluster.command(1, lead)
     assert [each.error for each in answer.partitions] == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
     assert cluster.node(1).logs.pool.doubtful() == [TP]
-    await without_its_log(cluster)
+    await stopped(cluster.node(1), clean=False)
     await cluster.node(1).start()
     assert cluster.node(1).logs.pool.doubtful() == [TP], "it is killed at once: the doubt is on the disk"
 
@@ -194,7 +186,7 @@ async def test_a_log_of_a_former_topic_does_not_stand_for_the_present_ones(make_
     await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
     node = cluster.node(1)
     assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
-    await without_its_log(cluster)
+    await stopped(node, clean=False)
     present = TopicZnode(TopicId("p0p0p0p0p0p0p0p0p0p0p0"), {0: (BrokerId(1), BrokerId(2))})
     cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(present)))
     cluster.decide(TP, leader=2, isr=(1, 2), epoch=3)
@@ -214,7 +206,8 @@ async def test_without_its_log_a_replica_does_not_lead_unasked(make_cluster):
     node = cluster.node(1)
     assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
     cluster.decide(TP, leader=1, isr=(1,), epoch=0)
-    await without_its_log(cluster, "t-0")
+    await stopped(node, clean=True)
+    shutil.rmtree(node.directory / "t-0")
     await node.start()
     await node.manager.session_roles.on_session(await node.session.wait())
     assert node.manager.hosted.get(TP) is None
