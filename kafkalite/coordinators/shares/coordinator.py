@@ -308,13 +308,13 @@ class ShareCoordinator:
 
     async def _prune(self, partition: SharePartitionStates) -> None:
         target = TopicPartition(SHARE_TOPIC, partition.index)
+        needed = min((entry.snapshot_at for entry in partition.entries.values()), default=partition.written.end)
+        # A snapshot that is not replicated yet can be lost with this leader, and the one before it is needed then.
+        await self._appends.wait(partition)
         if self.log.ready_state(partition.index) is not partition:
             return
-        start = self._services.partitions.local_bounds(target)[0]
-        committed = self._services.partitions.local_high_watermark(target)
-        needed = min((entry.snapshot_at for entry in partition.entries.values()), default=committed)
-        before = min(needed, committed)
-        if before > start:
+        before = min(needed, self._services.partitions.local_high_watermark(target))
+        if before > self._services.partitions.local_bounds(target)[0]:
             deleted = self._services.partitions.delete_records(target, before)
             with suppress(TimeoutError):  # a replica that is down deletes them when it is back
                 async with asyncio.timeout(_PRUNED_WITHIN_S):

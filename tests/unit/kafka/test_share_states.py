@@ -190,6 +190,31 @@ async def test_records_before_the_oldest_snapshot_are_deleted(make_broker: Any) 
     assert log.log_start_offset == log.log_end_offset
 
 
+async def test_nothing_is_deleted_for_a_snapshot_that_is_not_replicated(make_broker: Any) -> None:
+    """An idle key is written again, and this leader dies before anybody has copied that."""
+    broker = await make_broker(
+        share_coordinator_state_topic_num_partitions=1,
+        share_coordinator_snapshot_update_records_per_snapshot=10,
+        share_coordinator_cold_partition_snapshot_interval_ms=1,
+    )
+    shares, persister, other = broker.side.shares, broker.side.share_persister, _KEY._replace(partition=4)
+    await persister.initialize(other, 1, Offset(5))
+    await persister.initialize(_KEY, 1, _NONE)
+    for offset in range(1_200):
+        await shares.write(_KEY, 1, 1, Offset(offset), [])
+    where = TopicPartition(SHARE_TOPIC, 0)
+    partitions = broker.services.partitions
+    log, end = partitions.logs[where], partitions.logs[where].log_end_offset
+    partitions.committed[where] = end
+    await shares.prune()
+    assert log.log_end_offset > end  # the idle key
+    log.batches = [each for each in log.batches if each[0].next_offset <= end]
+    log.log_end_offset = end
+    reload(broker)
+    assert (await persister.read(other, 1)).start_offset == 5
+    assert (await persister.read(_KEY, 1)).start_offset == 1_199
+
+
 async def test_a_state_from_the_future_holds_back_no_other(make_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that was ahead, by years perhaps, has been set right since."""
     broker = await make_broker(
