@@ -72,6 +72,12 @@ class Led:
         self._is_giving_up = False
         self._timer: asyncio.TimerHandle | None = None
 
+    def set_up(self, settings: ShareSettings) -> None:
+        """Take the settings of the group, which may have changed: before locks end, and before a member gets or says anything."""
+        if self.state is not None:
+            self.state.limits = settings.limits
+            self.state.has_dead_letters = self._shares.dead_letters.are_kept(settings)
+
     # --- members ---
 
     def acknowledge(
@@ -82,7 +88,7 @@ class Led:
         if self.state is None:
             done.set_result(ErrorCode.INVALID_RECORD_STATE)
             return done
-        self._look_for_dead_letters(self.state)
+        self.set_up(self._shares.settings(self.key.group_id))
         try:
             waits = self.state.acknowledge(member, acknowledgements, self._shares.now_ms(), may_renew=may_renew)
         except ApiError as error:
@@ -99,8 +105,10 @@ class Led:
     def leave(self, member: str, *, is_over: bool) -> None:
         """The member does not fetch it any more; if its session is over, what it holds is free."""
         self.members.discard(member)
-        if is_over and self.state is not None and self.state.release(member):
-            self.changed()
+        if is_over and self.state is not None:
+            self.set_up(self._shares.settings(self.key.group_id))
+            if self.state.release(member):
+                self.changed()
         self._forget_if_unused()
 
     def changed(self) -> None:
@@ -132,7 +140,7 @@ class Led:
     def _on_deadline(self) -> None:
         self._timer = None
         if self.state is not None and not self.is_over:
-            self._look_for_dead_letters(self.state)
+            self.set_up(self._shares.settings(self.key.group_id))
             self.state.expire(self._shares.now_ms())
             self.changed()
             self._forget_if_unused()
@@ -158,11 +166,12 @@ class Led:
         if self.is_over:
             return
         self._state_epoch = stored.state_epoch
-        state = SharedPartition(start, stored.batches, shares.settings(key.group_id).limits)
+        state = SharedPartition(start, stored.batches)
         state.log_starts_at(log_start)
         if state.log_ends_at(log_end):
             _log.warning("share.log_ends_before", partition=self.partition, group=key.group_id, offset=log_end)
         self.state = state
+        self.set_up(shares.settings(key.group_id))
         self._write_dead_letters(state)
         self._wake()
         self._forget_if_unused()
@@ -232,10 +241,6 @@ class Led:
         return ErrorCode.NONE
 
     # --- dead letters (KIP-1191) ---
-
-    def _look_for_dead_letters(self, state: SharedPartition) -> None:
-        """The settings of the group may have changed."""
-        state.has_dead_letters = self._shares.dead_letters.are_kept(self._shares.settings(self.key.group_id))
 
     def _write_dead_letters(self, state: SharedPartition) -> None:
         if not self._is_giving_up and not self.is_over and state.dead_letters():

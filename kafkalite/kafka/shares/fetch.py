@@ -201,7 +201,7 @@ class ShareFetch:
             entry = self._entry(listed, led)
             if state is None or is_full:
                 continue
-            state.limits = self._settings.limits
+            led.set_up(self._settings)
             if state.expire(self._shares.now_ms()):
                 led.changed()
             if not state.can_acquire or (left <= 0 and found):

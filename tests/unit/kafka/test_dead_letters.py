@@ -18,7 +18,7 @@ from kafkalite.record.reader import Record, read_records
 from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient, batch, fetch, produce
-from .test_share_fetching import ACCEPT, REJECT, RELEASE, Group, fetched, got, start
+from .test_share_fetching import ACCEPT, GAP, REJECT, RELEASE, Group, fetched, got, start
 
 _ENABLED = "errors.deadletterqueue.group.enable"
 _TOPIC, _COPY = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"
@@ -94,6 +94,35 @@ async def test_a_record_that_is_delivered_too_often_is_kept_without_its_value(br
     assert headers(letter)["message"] == "Offset delivery count exceeded the threshold."
     assert headers(letter)["delivery.count"] == "2"
     await archived(group, 1)
+
+
+async def test_a_record_over_which_members_crash_is_kept(broker: Broker) -> None:
+    """They say nothing of it: their connections end."""
+    group = await begin(broker, **{_TOPIC: "dlq.t", "share.delivery.count.limit": "2"})
+    client = await broker.client()
+    await create(client, "dlq.t", **{_ENABLED: "true"})
+    await group.produce([b"a"])
+    for count in (1, 2):
+        member = await group.member(f"m{count}")
+        assert got(await fetched(member, 0)) == [(0, 0, count)]
+        member.client.close()
+        await until(lambda: not len(broker.side.shared_partitions))
+    await archived(group, 1)
+    [letter] = await letters(client, "dlq.t")
+    assert headers(letter)["message"] == "Offset delivery count exceeded the threshold."
+
+
+async def test_an_offset_without_a_record_is_not_kept(broker: Broker) -> None:
+    """As with Kafka: what a member has rejected is, not what compaction has removed."""
+    group = await begin(broker, **{_TOPIC: "dlq.t"})
+    client = await broker.client()
+    await create(client, "dlq.t", **{_ENABLED: "true"})
+    await group.produce([b"a", b"b", b"c"])
+    member = await group.member()
+    assert got(await fetched(member, 0)) == [(0, 2, 1)]
+    assert await member.code((0, 2, [GAP, ACCEPT, REJECT])) == 0
+    await archived(group, 3)
+    assert [headers(each)["offset"] for each in await letters(client, "dlq.t")] == ["2"]
 
 
 async def test_a_topic_is_created_if_it_may_be(make_broker: Any) -> None:

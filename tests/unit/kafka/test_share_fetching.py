@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient, batch, produce
 
-ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
 
 class Member:

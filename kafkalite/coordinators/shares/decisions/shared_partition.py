@@ -259,7 +259,7 @@ class SharedPartition:
             return _ACKNOWLEDGED
         if kind is AcknowledgeType.RELEASE and run.delivery_count < self.limits.delivery_count:
             return _AVAILABLE
-        return self._given_up
+        return _ARCHIVED if kind is AcknowledgeType.GAP else self._given_up
 
     @property
     def _given_up(self) -> DeliveryState:
