@@ -168,10 +168,11 @@ class Led:
         self._state_epoch = stored.state_epoch
         state = SharedPartition(start, stored.batches)
         state.log_starts_at(log_start)
-        if state.log_ends_at(log_end):
-            _log.warning("share.log_ends_before", partition=self.partition, group=key.group_id, offset=log_end)
         self.state = state
         self.set_up(shares.settings(key.group_id))
+        if state.log_ends_at(log_end):
+            _log.warning("share.log_ends_before", partition=self.partition, group=key.group_id, offset=log_end)
+            self.changed()  # stored before the log has other records there
         self._write_dead_letters(state)
         self._wake()
         self._forget_if_unused()

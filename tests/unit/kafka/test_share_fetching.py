@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from kafkalite.coordination.topic_configs import GROUPS
-from kafkalite.coordinators.shares.persistence import ShareKey
+from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.reader import read_records
@@ -139,6 +139,28 @@ async def fetched(member: Member, *partitions: int, **fields: Any) -> Any:
             if got(answer):
                 return answer
             partitions = ()
+
+
+@pytest.mark.parametrize("start_offset", [0, 3])
+async def test_what_was_done_of_records_that_are_lost_does_not_count_for_the_next_ones(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, start_offset: int
+) -> None:
+    """A leader without all committed records was elected: its log gets other records at offsets that were acknowledged."""
+    group = await start(broker)
+    epoch_of = broker.services.partitions.leader_epoch
+    monkeypatch.setattr(
+        broker.services.partitions, "leader_epoch", lambda key: LeaderEpoch(1) if key.topic == "t" else epoch_of(key)
+    )
+    await group.produce([b"a", b"b"])
+    done = [StateBatch(Offset(offset), Offset(offset + 1), DeliveryState.ACKNOWLEDGED, 1) for offset in (1, 4)]
+    await broker.side.share_persister.write(group.key(), 0, 0, Offset(start_offset), done)
+    member = await group.member()
+    assert got(await member.fetch(0, max_wait_ms=100)) == ([] if start_offset else [(0, 0, 1)])
+    member.client.close()
+    await until(lambda: not len(broker.side.shared_partitions))
+    await group.produce([b"c", b"d", b"e", b"f"])
+    expected = [(2, 5, 1)] if start_offset else [(0, 0, 2), (2, 5, 1)]
+    assert got(await fetched(await group.member("n"), 0)) == expected
 
 
 async def test_records_are_given_once_and_acknowledged(broker: Broker) -> None:

@@ -47,6 +47,8 @@ class SharedPartition:
         self._open = 0
         #: Offsets of which an older state is stored: (first, last).
         self._unstored: list[tuple[int, int]] = []
+        #: What is to be stored of offsets whose records are lost: others will come there.
+        self._lost: StateBatch | None = None
         self._next: int | None = None
         #: No lock ends before.
         self._earliest_ms = _NEVER
@@ -90,6 +92,7 @@ class SharedPartition:
         """Nobody holds a record of it, and all that happened is stored."""
         return (
             self._write is None
+            and self._lost is None
             and not self._unstored
             and all(run.holder is None and run.state is not _ARCHIVING for run in self._runs)
         )
@@ -334,15 +337,17 @@ class SharedPartition:
         """The log ends before what was delivered: a leader without all committed records was elected. Whether that is news."""
         if offset >= self._runs.end:
             return False
-        self._open -= sum(
-            run.last - max(run.first, offset) + 1 for run in self._runs.peek(offset, self._runs.end) if not run.is_done
-        )
+        dropped = list(self._runs.peek(offset, self._runs.end))
+        is_news = offset < self._runs.start or any(run.is_done or run.delivery_count for run in dropped)
+        if is_news:
+            self._lost = StateBatch(offset, Offset(self._runs.end - 1), _AVAILABLE, 0)
+        self._open -= sum(run.last - max(run.first, offset) + 1 for run in dropped if not run.is_done)
         self._runs.drop_from(offset)
         if self._runs.end > offset:  # the start offset lies behind it
             self._runs.start = self._runs.end = offset
             self._stored_start = -1
         self._next = None
-        return True
+        return is_news
 
     # --- what is stored ---
 
@@ -351,6 +356,7 @@ class SharedPartition:
         """Whether there is something to store."""
         return bool(
             self._unstored
+            or self._lost is not None
             or self._runs.start != self._stored_start
             or any(run.target is not None and not run.is_written for run in self._runs)
         )
@@ -363,7 +369,7 @@ class SharedPartition:
         for first, last in self._unstored:
             self._runs.between(first, last)  # only for the borders
         changed = {id(run) for first, last in self._unstored for run in self._runs.between(first, last)}
-        batches: list[StateBatch] = []
+        batches = [] if self._lost is None else [self._lost]  # first: what follows holds, where they overlap
         start = self._runs.start
         is_done = True
         for run in self._runs:
@@ -395,6 +401,7 @@ class SharedPartition:
                 self._earliest_ms = min(self._earliest_ms, run.deadline_ms)
         if is_stored:
             self._stored_start = self._write.start_offset
+            self._lost = None
         else:
             self._unstored = self._writing + self._unstored
         self._write, self._writing = None, []
