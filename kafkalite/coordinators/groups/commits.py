@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Generator, Mapping
 
 from kafkalite.coordinators.groups.decisions.assigned_group import check_commit, check_fetch
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import held_since, is_classic
+from kafkalite.coordinators.groups.decisions.share.group import partitions_of
+from kafkalite.coordinators.groups.decisions.share.states import begun
 from kafkalite.coordinators.groups.loading import end_transaction
 from kafkalite.coordinators.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
@@ -185,18 +187,20 @@ class OffsetCommits:
         self, wanted: Collection[TopicPartition]
     ) -> tuple[tuple[int, ...], dict[TopicPartition, tuple[Offset, int, bool]]]:
         """The partitions of `__consumer_offsets` that are loaded here; and for each of `wanted` that any group has an
-        offset for: the lowest, how many groups, and whether an open transaction may change one. Offsets of former topics do
-        not count."""
+        offset for: the lowest, how many groups, and whether an open transaction may change one, or a share group reads it (how far it
+        is, its share coordinator knows). Offsets of former topics do not count."""
         found: dict[TopicPartition, tuple[Offset, int, bool]] = {}
         ids = {name: self._topics.topic_id(name) or NO_TOPIC_ID for name in {key.topic for key in wanted}}
         loaded = list(self._log.states())
         for partition in loaded:
             for entry in partition.entries.values():
+                shared = {} if entry.share is None else partitions_of(begun(entry.share))
                 for key in wanted:
                     offset = entry.offsets.committed.get(key)
                     if offset is not None and offset.is_of_another(ids[key.topic]):
                         offset = None
-                    is_unstable = entry.offsets.is_unstable(key)
+                    is_shared = key.partition in shared.get(ids[key.topic], ())
+                    is_unstable = is_shared or entry.offsets.is_unstable(key)
                     if offset is None and not is_unstable:
                         continue
                     lowest, groups, unstable = found.get(key, (Offset(2**63 - 1), 0, False))

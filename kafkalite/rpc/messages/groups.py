@@ -16,7 +16,7 @@ class CommittedOffsetsRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class GroupsOffset:
-    """`lowest` of the offsets that `groups` groups have committed; unstable while a transaction may change one."""
+    """`lowest` of the offsets that `groups` groups have committed; unstable while a transaction may change one, or a share group reads it."""
 
     topic: str
     partition: int

@@ -8,12 +8,14 @@ from uuid import UUID
 
 import pytest
 
+from kafkalite.coordinators.draining import consumed
 from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import DeleteTopicsRequest
-from kafkalite.model import Offset
+from kafkalite.model import Offset, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
+from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset
 from tests.support.waiting import until
 from tests.unit.kafka.conftest import Broker, FrameClient, batch, produce
 from tests.unit.kafka.consumer_members import Member as ConsumerMember
@@ -90,6 +92,21 @@ async def test_members_share_all_partitions(broker: Broker) -> None:
     for each in [first, second, *many]:
         assert (await each.beat(-1)).member_epoch == -1
     assert (await described(client)).group_state == "Empty"
+
+
+async def test_partitions_that_they_read_are_not_drained_by_what_other_groups_have_committed(broker: Broker) -> None:
+    client = await started(broker)
+    keys = [TopicPartition("t", 0), TopicPartition("u", 0)]
+    await broker.create("u")
+    await coordinator(client, "c")
+    for topic, _ in keys:
+        assert (await client.ask(commit("c", 0, topic), 8)).topics[0].partitions[0].error_code == 0
+    await Member(client, "m", "t").beat()
+    coordinated, found = broker.side.groups.offsets.committed(keys)
+    offsets = tuple(GroupsOffset(*key, lowest, count, held) for key, (lowest, count, held) in found.items())
+    assert consumed([CommittedOffsetsResponse(coordinated, offsets)], coordinated, dict.fromkeys(keys, Offset(0))) == [
+        keys[1]
+    ]
 
 
 async def test_requests_that_make_no_sense_are_refused(make_broker: Any) -> None:
