@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
@@ -178,7 +178,7 @@ class TopicAdmin:
             reason = f"topic {name!r} is being deleted; its name is free when live brokers have removed it"
         return TopicResult(name, refusal.code, reason)
 
-    async def existing(self, zk: Coordinator, names: Iterable[str] = ()) -> Existing:
+    async def existing(self, zk: Coordinator, names: Sequence[str] = ()) -> Existing:
         """The live brokers, and the topics that new topics of these names could clash with."""
         topics = await _clashing_topics(zk, names)
         ids, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
@@ -189,13 +189,17 @@ class TopicAdmin:
         if len({rack is None for rack in brokers.values()}) > 1:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
         closed = closed_brokers(await read_states(zk, brokers), registered.values())
-        return Existing(topics, brokers, closed)
+        return Existing(topics, brokers, closed, await _vanished_topics(zk) if names else frozenset())
 
     def _validated(self, topic: NewTopic, existing: Existing) -> dict[int, Replicas]:
         """The assignment. Raises ApiError."""
         check_name(topic.topic)
         if topic.topic in existing.topics:
             raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.topic}' already exists.")
+        if topic.topic in existing.vanished:
+            # Clients ask for it all the time, and coordinators for their own: another topic of its name would take its replicas' place.
+            reason = f"the znodes of topic {topic.topic!r} have vanished: put them back, or delete it for good (delete-topic --vanished)"
+            raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, reason)
         clashing = existing.topics.clashing(topic.topic)
         if clashing is not None:
             reason = f"topic {topic.topic!r} collides with {clashing!r}: '.' and '_' are the same in metric names"
@@ -355,6 +359,20 @@ async def _clashing_topics(zk: Coordinator, names: Iterable[str]) -> TakenNames:
         return TakenNames((await zk.children(paths.TOPICS))[0])
     found = await zk.get_many([paths.topic(name) for name in legal])
     return TakenNames(name for name, each in zip(legal, found, strict=True) if each is not None)
+
+
+async def _vanished_topics(zk: Coordinator) -> frozenset[str]:
+    """Their names, as far as a controller has seen it (ADR 19)."""
+    try:
+        ids, _ = await zk.children(paths.VANISHED_TOPICS)
+    except NoNodeError:
+        return frozenset()
+    names: set[str] = set()
+    for id_, found in zip(ids, await zk.get_many([paths.vanished_topic(id_) for id_ in ids]), strict=True):
+        if found is not None:
+            with suppress(ZnodeError):  # the controller says so
+                names.add(topic_znodes.decode_vanished_topic(found[0], paths.vanished_topic(id_))[0])
+    return frozenset(names)
 
 
 def _planned_result(topic: PlannedTopic, *, topic_id: TopicId | None = None) -> TopicResult:

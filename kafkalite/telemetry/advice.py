@@ -68,7 +68,7 @@ ADVICE = {
     ),
     "topic.vanished": Advice(
         "nothing is deleted: its replicas stay on their disks, and go on where they stopped if the topic's znodes come back "
-        "with the same topic id",
+        "with the same topic id; no topic of its name can be created meanwhile",
         "find out why /brokers/topics/TOPIC was removed, and restore it with its partitions' states from a backup of ZooKeeper; "
         "to delete the topic for good: `admin delete-topic --vanished TOPIC`",
     ),

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.errors import ErrorCode
+from kafkalite.protocol import wire
 from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, Load, create_topic, eye, kafkalite, wait_until
 
@@ -56,6 +59,15 @@ async def test_all_topics_vanish_and_one_comes_back(tmp_path: Path) -> None:
             "health still says so",
         )
         assert replica_sizes(tmp_path) == sizes
+        # A producer asks for it, as all do. Nothing is made that would take the place of what is kept.
+        client = FrameClient()
+        host, _, port = cluster.kafka(min(cluster.nodes.keys() - {controller})).rpartition(":")
+        await client.connect(host, int(port))
+        request = wire.MetadataRequest
+        topics = [request.MetadataRequestTopic(name="flights")]
+        [answer] = (await client.ask(request(topics, allow_auto_topic_creation=True), 9)).topics
+        client.close()
+        assert answer.error_code == ErrorCode.LEADER_NOT_AVAILABLE and zk.stat(f"{TOPICS}/flights") is None
         # One comes back, without its states; the other goes for good.
         zk.client.create(f"{TOPICS}/flights", flights)
         await wait_in_sync(cluster, "flights", 3)

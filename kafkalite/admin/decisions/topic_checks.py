@@ -71,6 +71,8 @@ class Existing:
     brokers: Mapping[BrokerId, str | None]
     #: Those that take no new replicas, with their states (`broker.state`).
     closed: Mapping[BrokerId, str] = field(default_factory=dict)
+    #: Names of topics whose znodes have vanished: their replicas are kept (ADR 19).
+    vanished: frozenset[str] = frozenset()
 
     @property
     def open(self) -> dict[BrokerId, str | None]:

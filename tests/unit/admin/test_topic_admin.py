@@ -20,7 +20,7 @@ from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
-from kafkalite.model import BrokerId, Endpoint, TopicId, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, TopicId, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
 from kafkalite.testing.simulated.zookeeper_wire import ZooKeeperWrite
 from tests.support.waiting import until
@@ -326,6 +326,20 @@ async def test_what_has_vanished_is_ordered_to_go_only_if_that_is_said(cluster: 
     (ordered,) = (await made.delete_topics(DeleteTopicsRequest(("gone",), vanished=True))).topics
     assert ordered.error == 0
     assert json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])["topics"] == ["gone"]
+
+
+@pytest.mark.checklist("F19")
+async def test_nothing_takes_the_name_of_a_topic_that_has_vanished(cluster: Cluster) -> None:
+    """A producer asks for it, or a coordinator for its own topic: the replicas would be set aside, and what is put back later has none."""
+    made = await orders(cluster)
+    data = topic_znodes.encode_vanished_topic("t", {}, BrokerEpoch(1))
+    cluster.zookeeper.poke(Create(paths.vanished_topic("id-t"), data))
+    cluster.zookeeper.poke(Create(paths.vanished_topic("id-u"), b"?"))
+    (refused, taken) = await create(made, NewTopic("t"), NewTopic("u"))
+    assert (refused[0], "have vanished" in refused[1], taken) == (ErrorCode.TOPIC_ALREADY_EXISTS, True, (0, ""))
+    assert cluster.zookeeper.peek(paths.topic("t")) is None
+    cluster.zookeeper.poke(Delete(paths.vanished_topic("id-t")))
+    assert await create(made, NewTopic("t")) == [(0, "")]
 
 
 def put_state(cluster: Cluster, broker: int, state: str) -> None:
