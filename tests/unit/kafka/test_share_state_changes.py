@@ -176,3 +176,31 @@ async def test_a_deletion_that_is_repeated_leaves_a_later_group_alone(
         assert list(broker.side.groups.describe("g").share.members) == ["m2"]  # type: ignore[union-attr]
         reload(broker)
         await until(lambda: not broker.side.groups.log.is_loading)
+
+
+async def test_a_group_is_deleted_when_states_that_were_about_to_begin_are_there(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they began later, in an epoch of the deleted group: it fenced the next group of this name."""
+    client, second = await started(broker), await broker.client()
+    begin, may_begin, begun = broker.side.share_persister.initialize, asyncio.Event(), asyncio.Event()
+
+    async def initialize(*arguments: Any) -> None:
+        begun.set()
+        await may_begin.wait()
+        await begin(*arguments)
+
+    monkeypatch.setattr(broker.side.share_persister, "initialize", initialize)
+    await Member(client, "m1", "absent").beat()
+    beat = asyncio.create_task(Member(client, "m2", "t").beat())
+    await begun.wait()
+    for name in ("m1", "m2"):
+        assert not (await Member(second, name).beat(-1)).error_code
+    deleting = asyncio.create_task(second.ask(wire.DeleteGroupsRequest(["g"]), 2))
+    await asyncio.sleep(0.02)
+    may_begin.set()
+    assert (await deleting).results[0].error_code == 0
+    await beat
+    last = Member(second, "m3", "t")
+    await last.beat()
+    assert last.count == 4

@@ -266,6 +266,8 @@ class ShareGroupStates:
     async def delete_group(self, entry: GroupEntry) -> None:
         """Raises ApiError NON_EMPTY_GROUP too; and the group is left with the states that could not be deleted."""
         group = need_share_group(entry)
+        while entry.share_runtime.is_initializing and not group.members:
+            await entry.share_runtime.begun.wait()  # what begins later would fence the next group of this name
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
         if group.shared.deleting:
