@@ -53,7 +53,10 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Which partition of an internal topic owns a group or a transactional id (Kafka's Utils.abs)."""
+    """Which partition of an internal topic owns a group or a transactional id.
+
+    Not Kafka's if the hash is negative: it takes the absolute value. What is stored here lies where this says.
+    """
     return (java_hash(key) & 0x7FFFFFFF) % partitions
 
 
