@@ -275,8 +275,11 @@ def registered_brokers(
     return brokers, malformed
 
 
-async def allocate_producer_ids(coordinator: Coordinator, broker_id: BrokerId) -> ProducerIdBlock:
+async def allocate_producer_ids(coordinator: Coordinator, broker_id: BrokerId, now_ms: int) -> ProducerIdBlock:
     """A block of producer ids that nobody else has. A block whose write has an unknown outcome is given up.
+
+    `now_ms`: of the wall clock. Ids are not below it: after ZooKeeper was put back from a copy, those that were given out since the copy was made
+    would be given out again. Partitions remember the last batches of their producers, and would take those of a new one for repetitions (ADR 74).
 
     Raises ZnodeError (what is there cannot be read, or no ids are left) and the seam's errors.
     """
@@ -285,9 +288,10 @@ async def allocate_producer_ids(coordinator: Coordinator, broker_id: BrokerId) -
         try:
             data, stat = await retrying(lambda: coordinator.get(path))
         except NoNodeError:
-            first, version = 0, None
+            after, version = 0, None
         else:
-            first, version = decode_producer_id_block(data).last + 1, stat.version
+            after, version = decode_producer_id_block(data).last + 1, stat.version
+        first = max(after, now_ms * PRODUCER_ID_BLOCK_SIZE)
         last = first + PRODUCER_ID_BLOCK_SIZE - 1
         if last > _LAST_PRODUCER_ID:
             raise ZnodeError(path, "no producer ids are left")

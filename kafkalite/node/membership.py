@@ -206,5 +206,5 @@ class ClusterMembership:
             raise NotSentError("no session with ZooKeeper")
         if away := self._zookeeper.away():
             raise NotSentError(away)
-        block = await registration.allocate_producer_ids(current, self._local.broker_id)
+        block = await registration.allocate_producer_ids(current, self._local.broker_id, self._clock.wall_ms())
         return block.first, block.last - block.first + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import re
 from functools import partial
@@ -240,7 +241,9 @@ def test_no_producer_id_is_given_out_twice(world: World) -> None:
                     world.zk.lose_next("abc"[number], world.random.choice([Fate.LOSE_REPLY, Fate.LOSE_REQUEST]))
                 while True:
                     try:
-                        blocks.append(await registration.allocate_producer_ids(sessions[number], BrokerId(number)))
+                        blocks.append(
+                            await registration.allocate_producer_ids(sessions[number], BrokerId(number), turn)
+                        )
                         break
                     except CoordinatorError:
                         await asyncio.sleep(0.05)
@@ -253,16 +256,39 @@ def test_no_producer_id_is_given_out_twice(world: World) -> None:
     world.run(main())
 
 
+@pytest.mark.checklist("F25")
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_producer_ids_go_on_although_zookeeper_was_put_back(world: World, *, is_removed: bool) -> None:
+    """Partitions remember the last batches of the producers that got theirs after the copy was made: a new producer with such an id
+    would get "written" for batches that are not, since they look like repetitions of those."""
+
+    async def main() -> None:
+        session = await world.connect("a")
+        first = await registration.allocate_producer_ids(session, ONE, 1_000_000)
+        copy = world.zk.peek(paths.LATEST_PRODUCER_ID_BLOCK)
+        assert copy is not None
+        # More ids than the time has passed, from a clock that is behind.
+        later = [await registration.allocate_producer_ids(session, ONE, 999_000) for _ in range(5)]
+        world.zk.poke(
+            Delete(paths.LATEST_PRODUCER_ID_BLOCK) if is_removed else SetData(paths.LATEST_PRODUCER_ID_BLOCK, copy[0])
+        )
+        last = await registration.allocate_producer_ids(session, ONE, 1_060_000)
+        blocks = [first, *later, last]
+        assert all(one.last < next_one.first for one, next_one in itertools.pairwise(blocks)), blocks
+
+    world.run(main())
+
+
 def test_producer_ids_are_not_taken_from_what_cannot_be_read(world: World) -> None:
     async def main() -> None:
         session = await world.connect("a")
         world.zk.poke(Create(paths.LATEST_PRODUCER_ID_BLOCK, b"{}"))
         with pytest.raises(ZnodeError):
-            await registration.allocate_producer_ids(session, ONE)
+            await registration.allocate_producer_ids(session, ONE, 0)
         last = str(2**63 - 2).encode()
         value = b'{"version":1,"broker":1,"block_start":"0","block_end":"' + last + b'"}'
         world.zk.poke(SetData(paths.LATEST_PRODUCER_ID_BLOCK, value))
         with pytest.raises(ZnodeError, match="no producer ids are left"):
-            await registration.allocate_producer_ids(session, ONE)
+            await registration.allocate_producer_ids(session, ONE, 0)
 
     world.run(main())
