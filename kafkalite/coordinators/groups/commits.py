@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import suppress
 
 from kafkalite.coordinators.groups.decisions.assigned_group import check_commit, check_fetch
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import held_since, is_classic
@@ -15,7 +16,7 @@ from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.env.seams import Clock
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import NO_TOPIC_ID, Offset, ProducerId, TopicPartition
 
 CommitResults = dict[TopicPartition, ErrorCode]
@@ -186,12 +187,15 @@ class OffsetCommits:
     def committed(
         self, wanted: Collection[TopicPartition]
     ) -> tuple[tuple[int, ...], dict[TopicPartition, tuple[Offset, int, bool]]]:
-        """The partitions of `__consumer_offsets` that are loaded here; and for each of `wanted` that any group has an
+        """The partitions of `__consumer_offsets` that are coordinated here; and for each of `wanted` that any group has an
         offset for: the lowest, how many groups, and whether an open transaction may change one, or a share group reads it (how far it
         is, its share coordinator knows). Offsets of former topics do not count."""
         found: dict[TopicPartition, tuple[Offset, int, bool]] = {}
         ids = {name: self._topics.topic_id(name) or NO_TOPIC_ID for name in {key.topic for key in wanted}}
-        loaded = list(self._log.states())
+        loaded: list[GroupPartition] = []
+        for each in self._log.states():
+            with suppress(ApiError):  # another node coordinates its groups
+                loaded.append(self._log.state_of(each.index))
         for partition in loaded:
             for entry in partition.entries.values():
                 shared = {} if entry.share is None else partitions_of(begun(entry.share))

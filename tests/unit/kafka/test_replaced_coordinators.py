@@ -56,6 +56,8 @@ async def test_committed_offsets_are_for_the_other_coordinator_to_say(make_broke
     await client.ask(commit("g", 5), 8)
     broker.services.partitions.replaced.add(TopicPartition(GROUP_TOPIC, 0))
     assert (await fetched(client, "g", TopicPartition("t", 0))).error_code == ErrorCode.NOT_COORDINATOR
+    # Nor does it say that no group but its own could still want a partition that is drained.
+    assert broker.side.groups.offsets.committed([TopicPartition("t", 0)]) == ((), {})
 
 
 async def test_a_transaction_is_for_the_other_coordinator_to_begin(make_broker: Any) -> None:
