@@ -27,6 +27,7 @@ from kafkalite.coordinators.groups.decisions.streams.topology import (
 )
 from kafkalite.coordinators.groups.records.streams import encode_record, parse
 from kafkalite.errors import ApiError, ErrorCode
+from tests.support.calls import calls
 
 _TOPOLOGY = Topology(
     1,
@@ -68,6 +69,18 @@ def check_assignment(
     held = [(processes[name], task) for name, target in targets.items() for task in target.active | target.standby]
     assert len(held) == len(set(held))
     assert not any(target.warmup for target in targets.values())
+
+
+def test_many_members_of_one_process_cost_as_much_as_others() -> None:
+    """Each task looked at all members of the process, for each of them: 10,000 members hold the loop for minutes."""
+
+    def cost(processes: int) -> int:
+        members = [StreamsAssigned(f"m{number:04}", f"p{number % processes}") for number in range(500)]
+        subtopologies = [ConfiguredSubtopology("0", 600, ("in",), (), (), (InternalTopic("c"),))]
+        check_assignment(members, run(members, subtopologies, 1), subtopologies, 1)
+        return calls(lambda: run(members, subtopologies, 1))
+
+    assert max(map(cost, (2, 500))) < 60_000
 
 
 _members = st.lists(st.integers(0, 4), min_size=1, max_size=8).map(

@@ -13,6 +13,7 @@ from kafkalite.coordinators.groups.decisions.streams.topology import (
     configure,
 )
 from kafkalite.errors import ApiError, ErrorCode
+from tests.support.calls import calls
 
 TOGETHER = (CopartitionGroup(source_topics=(0,), repartition_source_topics=(0,)),)
 
@@ -99,3 +100,33 @@ def test_repartition_topics_take_the_number_of_the_one_that_has_its_own() -> Non
     )
     second = Subtopology("1", ("in",), repartition_sinks=("y",))
     assert sizes(Topology(1, (first, second)), **{"in": 7}) == {"x": 2, "y": 2}
+
+
+def chain(length: int) -> Topology:
+    """Each subtopology reads what the next one writes: by their order nothing is known of any but the last one."""
+    parts = [
+        Subtopology(
+            f"{length - place:06}",
+            repartition_sinks=(f"t{place + 1}",),
+            repartition_sources=(InternalTopic(f"t{place}", 0 if place else 3),),
+        )
+        for place in range(length)
+    ]
+    return Topology(1, tuple(reversed(parts)))
+
+
+def test_a_long_chain_costs_as_much_as_its_parts() -> None:
+    """A member with the right to read its own group held the loop for seconds with it."""
+    assert set(sizes(chain(100)).values()) == {3}
+    assert calls(lambda: configure(chain(1_000), {})) < 12 * calls(lambda: configure(chain(100), {}))
+
+
+def test_tasks_read_a_limited_number_of_partitions() -> None:
+    """A subtopology of a few bytes has as many tasks as its topic has partitions; the same topic may be named many times."""
+    many = Topology(1, tuple(Subtopology(str(number), ("in",)) for number in range(1_000)))
+    assert configure(many, {"in": 100}).is_ready
+    for topology in (many, Topology(1, (Subtopology("0", ("in",) * 1_000),))):
+        problem = configure(topology, {"in": 101}).problem
+        assert problem is not None
+        assert problem[0] is Status.INCORRECTLY_PARTITIONED_TOPICS
+        assert "more than 100000 partitions" in problem[1]

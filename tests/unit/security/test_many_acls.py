@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 
 import pytest
 
@@ -22,6 +20,7 @@ from kafkalite.security.acl import (
 )
 from kafkalite.security.authorizer import Authorizer
 from kafkalite.security.principal import Principal
+from tests.support.calls import calls
 
 ANN = Principal("User", "ann")
 TOPIC = ResourceType.TOPIC
@@ -29,23 +28,6 @@ TOPIC = ResourceType.TOPIC
 
 def allow(user: str, operation: Operation = Operation.READ, host: str = "*") -> AclEntry:
     return AclEntry(f"User:{user}", host, operation, Permission.ALLOW)
-
-
-def calls(question: Callable[[], object]) -> int:
-    """How many functions it calls: a count, not a time."""
-    count = 0
-
-    def on_call(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(on_call)
-    try:
-        question()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def many_patterns(number: int) -> Authorizer:

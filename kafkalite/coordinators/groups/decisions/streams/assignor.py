@@ -8,16 +8,21 @@ process with the least load gets them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import field
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, TypeVar
 
 from kafkalite.coordinators.groups.decisions.streams.members import NOTHING, Task, TaskSets
 from kafkalite.coordinators.groups.decisions.streams.topology import ConfiguredSubtopology
 from kafkalite.lazy_dataclass import dataclass
 
-#: Tasks between two yields: about a millisecond with a hundred members.
-_PIECE = 16
+#: Tasks between two yields: about a millisecond.
+_PIECE = 100
 STICKY = "sticky"
+
+#: An entry of a heap: what counts, and at the end the name of a member or process.
+_Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,17 @@ class _Place:
 
 
 class _Assignment:
+    """Loads and numbers of tasks only grow while tasks are given out. So what a heap has is never more than what holds: when an entry
+    comes first, it is compared with what holds now (`_settled`)."""
+
     def __init__(self, members: Sequence[StreamsAssigned]) -> None:
         ordered = sorted(members, key=lambda each: each.member_id)
         self.places = {each.member_id: _Place(each.member_id, each.process_id) for each in ordered}
         self.processes: dict[str, list[_Place]] = {}
         for place in self.places.values():
             self.processes.setdefault(place.process_id, []).append(place)
+        #: Process -> the tasks of its members.
+        self.tasks = dict.fromkeys(self.processes, 0)
         self.was_active: dict[Task, list[str]] = {}
         self.was_standby: dict[Task, list[str]] = {}
         for each in ordered:
@@ -60,19 +70,39 @@ class _Assignment:
         #: Task -> the processes that have it.
         self.holders: dict[Task, set[str]] = {}
 
+    def _load_of(self, process_id: str) -> float:
+        return self.tasks[process_id] / len(self.processes[process_id])
+
+    def _members_by(self, key: Callable[[str], _Key]) -> dict[str, list[_Key]]:
+        """Of each process a heap of its members."""
+        heaps = {name: [key(place.member_id) for place in places] for name, places in self.processes.items()}
+        for heap in heaps.values():
+            heapify(heap)
+        return heaps
+
     # --- active tasks ---
 
     def give_active(self, tasks: Sequence[Task]) -> Generator[None, None, None]:
         least, more = divmod(len(tasks), len(self.places))
         left = yield from self._keep_active(tasks, least, more)
+
+        def of_member(name: str) -> tuple[int, str]:
+            return len(self.places[name].active), name
+
+        members = self._members_by(of_member)
+
+        def of_process(process: str) -> tuple[int, float, str, str]:
+            """With the member that comes next in it: the one with the fewest tasks."""
+            count, name = _settled(members[process], of_member)
+            return count, self._load_of(process), name, process
+
+        processes = [of_process(process) for process in self.processes]
+        heapify(processes)
         for count, task in enumerate(left, 1):
+            best = _settled(processes, of_process)
             near = {self.places[name].process_id for name in self.was_standby.get(task, ())}
-            lowest = min(len(place.active) for place in self.places.values())
-            candidates = [place for place in self.places.values() if len(place.active) == lowest]
-            best = min(
-                candidates, key=lambda place: (place.process_id not in near, self._process_load(place), place.member_id)
-            )
-            self._take_active(best, task)
+            best = min((each for each in map(of_process, near) if each[0] == best[0]), default=best)
+            self._take_active(self.places[best[2]], task)
             if not count % _PIECE:
                 yield
 
@@ -91,21 +121,17 @@ class _Assignment:
             share = least
             if more and len(mine) > least:
                 share, more = least + 1, more - 1
-            for task in _spread(mine)[:share]:
+            for count, task in enumerate(_spread(mine)[:share], 1):
                 self._take_active(self.places[name], task)
                 taken.add(task)
+                if not count % _PIECE:
+                    yield
         return [task for task in tasks if task not in taken]
 
     def _take_active(self, place: _Place, task: Task) -> None:
         place.active.add(task)
+        self.tasks[place.process_id] += 1
         self.holders.setdefault(task, set()).add(place.process_id)
-
-    def _process_load(self, place: _Place) -> float:
-        return self._load_of(place.process_id)
-
-    def _load_of(self, process_id: str) -> float:
-        places = self.processes[process_id]
-        return sum(place.load for place in places) / len(places)
 
     # --- standby tasks ---
 
@@ -127,17 +153,38 @@ class _Assignment:
             missing += [task] * (wanted - kept)
             if not count % _PIECE:
                 yield
+
+        def of_member(name: str) -> tuple[int, str]:
+            return self.places[name].load, name
+
+        def of_process(process: str) -> tuple[float, str]:
+            return self._load_of(process), process
+
+        members = self._members_by(of_member)
+        processes = [of_process(process) for process in self.processes]
+        heapify(processes)
         for count, task in enumerate(missing, 1):
-            free = [process for process in self.processes if process not in self.holders[task]]
-            process = min(free, key=lambda each: (self._load_of(each), each))
-            place = min(self.processes[process], key=lambda each: (each.load, each.member_id))
-            self._take_standby(place, task)
+            held: list[tuple[float, str]] = []
+            while _settled(processes, of_process)[-1] in self.holders[task]:
+                held.append(heappop(processes))
+            _, name = _settled(members[processes[0][-1]], of_member)
+            self._take_standby(self.places[name], task)
+            for each in held:
+                heappush(processes, each)
             if not count % _PIECE:
                 yield
 
     def _take_standby(self, place: _Place, task: Task) -> None:
         place.standby.add(task)
+        self.tasks[place.process_id] += 1
         self.holders[task].add(place.process_id)
+
+
+def _settled(heap: list[_Key], key: Callable[[str], _Key]) -> _Key:
+    """The first entry, as it is now. `key`: the entry of what is named in the last place of one."""
+    while (now := key(heap[0][-1])) != heap[0]:
+        heapreplace(heap, now)
+    return now
 
 
 def tasks_of(subtopologies: Iterable[ConfiguredSubtopology], *, is_stateful: bool) -> list[Task]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from heapq import heappop, heappush
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 
 #: Names in one message; the others are counted.
 _SHOWN = 3
+#: Partitions that the tasks of one group read. Subtopologies of a few bytes may all read one topic with many partitions.
+MAX_INPUTS = 100_000
 
 
 class Status(IntEnum):
@@ -175,9 +178,14 @@ def _configured(topology: Topology, existing: Mapping[str, int]) -> Configured:
         raise _Unfit(Status.MISSING_SOURCE_TOPICS, f"Missing source topics: {_shown(missing)}")
     counts = _partition_counts(topology, existing)
     subtopologies = []
+    inputs = 0
     wanted: dict[str, InternalTopic] = {}
     for each in sorted(topology.subtopologies, key=lambda each: each.subtopology_id):
         tasks = max(counts[name] for name in each.inputs)
+        inputs += tasks * len(each.inputs)
+        if inputs > MAX_INPUTS:
+            text = f"The tasks of the topology would read more than {MAX_INPUTS} partitions"
+            raise _Unfit(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
         repartition = tuple(_sized(topic, counts[topic.name]) for topic in each.repartition_sources)
         changelogs = tuple(_sized(topic, tasks) for topic in each.changelogs)
         wanted.update((topic.name, topic) for topic in (*repartition, *changelogs))
@@ -195,8 +203,8 @@ def _configured(topology: Topology, existing: Mapping[str, int]) -> Configured:
     if to_create:
         names = _shown(topic.name for topic in to_create)
         problem = (Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
-    inputs = {name for each in topology.subtopologies for name in each.inputs}
-    sizes = tuple((name, counts[name]) for name in sorted(inputs))
+    read = sorted({name for each in topology.subtopologies for name in each.inputs})
+    sizes = tuple((name, counts[name]) for name in read)
     return Configured(topology.epoch, tuple(subtopologies), to_create, problem, sizes)
 
 
@@ -216,21 +224,39 @@ def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[s
         topic.name for each in topology.subtopologies for topic in each.repartition_sources if not topic.partitions
     ]
     counts = {name: existing[name] for each in topology.subtopologies for name in each.source_topics} | fixed
-    # A repartition topic may be read where another one is written, also in a circle (joins by a foreign key): what is known of the
-    # inputs decides, in the order of the subtopologies, until nothing new follows. As in Kafka's RepartitionTopics.
-    pending = [name for name in dict.fromkeys(open_topics) if name not in counts]
-    while pending:
-        for each in topology.subtopologies:
-            known = [counts[name] for name in each.inputs if name in counts]
-            for name in each.repartition_sinks:
-                if known and name not in counts:
-                    counts[name] = max(known)
-        left = [name for name in pending if name not in counts]
-        if left == pending:
-            raise _invalid(f"The number of partitions of {_shown(pending)} does not follow from the topology.")
-        pending = left
+    _follow(topology, counts)
+    if missing := [name for name in dict.fromkeys(open_topics) if name not in counts]:
+        raise _invalid(f"The number of partitions of {_shown(missing)} does not follow from the topology.")
     _copartition(topology, counts, set(fixed), set(open_topics) - set(fixed))
     return counts
+
+
+def _follow(topology: Topology, counts: dict[str, int]) -> None:
+    """What is written has as many partitions as what is known of the inputs.
+
+    A repartition topic may be read where another one is written, also in a circle (joins by a foreign key): what is known of the
+    inputs decides, in the order of the subtopologies, round after round until nothing new follows. As in Kafka's RepartitionTopics;
+    but a subtopology is looked at once, when something that it reads is known, and not in every round.
+    """
+    readers: dict[str, list[int]] = {}
+    for place, each in enumerate(topology.subtopologies):
+        for name in each.inputs:
+            readers.setdefault(name, []).append(place)
+    #: (round, place), the next one first.
+    due = [(0, place) for place in sorted({place for name in counts for place in readers.get(name, ())})]
+    seen = {place for _, place in due}
+    while due:
+        number, place = heappop(due)
+        each = topology.subtopologies[place]
+        count = max(counts[name] for name in each.inputs if name in counts)
+        for name in each.repartition_sinks:
+            if name in counts:
+                continue
+            counts[name] = count
+            for reader in readers.get(name, ()):
+                if reader not in seen:
+                    seen.add(reader)
+                    heappush(due, (number if reader > place else number + 1, reader))
 
 
 def _copartition(topology: Topology, counts: dict[str, int], fixed: set[str], flexible: set[str]) -> None:
