@@ -36,11 +36,17 @@ class FairLane:
         return len(self._waiting)
 
     async def run(self, owner: Owner, function: Callable[[], _T]) -> tuple[_T, float]:
-        """The function's result, and the seconds that it took. Raises what the function raises; OSError."""
-        async with self.turn(owner):
-            began = self._clock.monotonic()
-            result = await self._run(function)
-            return cast("_T", result), self._clock.monotonic() - began
+        """The function's result, and the seconds that it took. Raises what the function raises; OSError.
+
+        A caller that gives up does not end the thread: the turn is over when the function is. Otherwise clients that are impatient
+        would have as many functions under way as there are threads, which others need.
+        """
+        await self._turn(owner)
+        began = self._clock.monotonic()
+        work = asyncio.ensure_future(self._run(function))
+        work.add_done_callback(lambda _: self._over())
+        result = await asyncio.shield(work)
+        return cast("_T", result), self._clock.monotonic() - began
 
     @asynccontextmanager
     async def turn(self, owner: Owner) -> AsyncIterator[None]:
@@ -49,8 +55,11 @@ class FairLane:
         try:
             yield
         finally:
-            self._free += 1
-            self._admit()
+            self._over()
+
+    def _over(self) -> None:
+        self._free += 1
+        self._admit()
 
     async def _turn(self, owner: Owner) -> None:
         if self._free and not self._waiting:

@@ -69,3 +69,22 @@ async def test_who_gives_up_makes_room_and_errors_are_the_callers() -> None:
     for _ in range(3):
         with pytest.raises(OSError, match="no"):
             await lane.run(("a", 0), lambda: 1)
+
+
+async def test_who_gives_up_a_function_that_runs_does_not_make_room() -> None:
+    """Nothing ends a thread: four clients with a time-out had four schemas compared at once, where one may be."""
+    threads = Threads()
+    lane = FairLane(threads.run, RealClock(), at_once=1)
+    tasks = [asyncio.create_task(lane.run(("a", 0), lambda number=number: number)) for number in range(3)]  # type: ignore[misc]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    tasks[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert threads.begun == ["0"]
+    for begun in (["0", "1"], ["0", "1", "2"], ["0", "1", "2"]):
+        await threads.finish_one()
+        assert threads.begun == begun
+    await asyncio.gather(*tasks[1:])
