@@ -6,7 +6,17 @@ import importlib
 from collections.abc import Sequence
 
 from kafkalite.errors import KafkaliteError
-from kafkalite.schemas.schema import AVRO, JSON, PROTOBUF, STUMBLES, Import, InvalidSchema, ParsedSchema, check_size
+from kafkalite.schemas.schema import (
+    AVRO,
+    JSON,
+    MAX_TEXT_BYTES,
+    PROTOBUF,
+    STUMBLES,
+    Import,
+    InvalidSchema,
+    ParsedSchema,
+    check_size,
+)
 
 _MODULES = {AVRO: "avro_schemas", JSON: "json_schemas", PROTOBUF: "protobuf_schemas"}
 
@@ -27,6 +37,8 @@ def parse(type_: str, text: str, imports: Sequence[Import] = ()) -> ParsedSchema
     if module is None:
         raise InvalidSchema(f"there is no schema type {type_!r}; there are {', '.join(sorted(_MODULES))}")
     check_size(text)
+    if sum(len(each.text) for each in imports) > MAX_TEXT_BYTES:
+        raise InvalidSchema(f"the schemas that it refers to have more than {MAX_TEXT_BYTES:,} characters together")
     try:
         parser = importlib.import_module(f"kafkalite.schemas.formats.{module}")
     except ImportError as error:

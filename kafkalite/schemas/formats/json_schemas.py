@@ -26,6 +26,8 @@ _LIMITS = (("maximum", True), ("exclusiveMaximum", True), ("minimum", False), ("
 #: Findings of one comparison that are reported.
 _MAX_FOUND = 20
 _MAX_COMPARISONS = 20_000
+#: Characters of the schemas and their parts in one comparison: a second or so.
+_MAX_STEPS = 100_000_000
 
 
 class JsonSchema:
@@ -35,6 +37,9 @@ class JsonSchema:
         self.text = text
         self.value = value
         self.imports = imports
+        #: Document -> its anchors; what was looked up of each document.
+        self._anchors: dict[str, dict[str, Any]] = {}
+        self._targets: dict[tuple[str, str], tuple[Any, str]] = {}
 
     def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
         assert isinstance(writer, JsonSchema)
@@ -60,6 +65,12 @@ class JsonSchema:
 
     def target(self, reference: str, document: str = "") -> tuple[Any, str]:
         """What a `$ref` in one of the documents means ("": this one, otherwise an import), and in which document it is. Raises InvalidSchema."""
+        found = self._targets.get((reference, document))
+        if found is None:
+            found = self._targets[reference, document] = self._target(reference, document)
+        return found
+
+    def _target(self, reference: str, document: str) -> tuple[Any, str]:
         named, _, fragment = reference.partition("#")
         document = named or document
         root = self.imports.get(document) if document else self.value
@@ -68,10 +79,11 @@ class JsonSchema:
         if root is None:
             raise InvalidSchema(f"$ref {reference!r}: no reference has this name")
         if fragment and not fragment.startswith("/"):
-            found = _anchor(root, fragment)
-            if found is None:
+            if document not in self._anchors:
+                self._anchors[document] = _anchors(root)
+            if fragment not in self._anchors[document]:
                 raise InvalidSchema(f"$ref {reference!r} leads nowhere")
-            return found, document
+            return self._anchors[document][fragment], document
         for part in fragment.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
             try:
@@ -125,17 +137,25 @@ _METASCHEMAS = frozenset(
 )
 
 
-def _anchor(root: Any, name: str) -> Any:
+def _anchors(root: Any) -> dict[str, Any]:
+    """By name; of several with one name the first that is met from the end."""
+    found: dict[str, Any] = {}
     waiting = [root]
     while waiting:
         each = waiting.pop()
         if isinstance(each, dict):
-            if each.get("$anchor") == name or each.get("$id") == f"#{name}":
-                return each
+            identifier = each.get("$id")
+            names = [
+                each.get("$anchor"),
+                identifier[1:] if isinstance(identifier, str) and identifier[:1] == "#" else None,
+            ]
+            for name in names:
+                if isinstance(name, str):
+                    found.setdefault(name, each)
             waiting += each.values()
         elif isinstance(each, list):
             waiting += each
-    return None
+    return found
 
 
 class _JsonComparison:
@@ -147,20 +167,25 @@ class _JsonComparison:
         #: Pairs under comparison: recursive schemas meet themselves again.
         self._open: set[tuple[str, str]] = set()
         self._left = _MAX_COMPARISONS
+        self._steps = Steps(_MAX_STEPS)
         self._values = Values(reader, _validator_class(reader.value), Steps())
 
     def differences(self, writer: Any, reader: Any, path: str) -> list[str]:
+        """Raises InvalidSchema: too many steps."""
         self._left -= 1
         if self._left < 0:
             return [f"{path}: the schemas are too large to be compared"]
         if writer is False or reader is True or reader == {}:
             return []
+        writer, reader = self._writer.resolve(writer), self._reader.resolve(reader)
         pair = (json.dumps(writer, sort_keys=True), json.dumps(reader, sort_keys=True))
+        # Everything below is looked at by its size: a $ref of some bytes may lead to a schema of half a megabyte, again and again.
+        self._steps.take(len(pair[0]) + len(pair[1]))
         if (pair[0] == pair[1] and '"$ref"' not in pair[0]) or pair in self._open:
             return []
         self._open.add(pair)
         try:
-            return self._schemas(self._writer.resolve(writer), self._reader.resolve(reader), path)[:_MAX_FOUND]
+            return self._schemas(writer, reader, path)[:_MAX_FOUND]
         finally:
             self._open.discard(pair)
 
@@ -211,6 +236,7 @@ class _JsonComparison:
         parts = [self._writer.resolve(each) for each in writer.get("allOf", ())]
         merged: Any = {key: each for key, each in writer.items() if key != "allOf"}
         for part in parts:
+            self._steps.take(len(json.dumps(part)))
             merged = _both(merged, self._merged(part) if isinstance(part, dict) else part)
         return merged
 
@@ -241,10 +267,11 @@ class _JsonComparison:
         return found
 
     def _objects(self, writer: dict[str, Any], reader: dict[str, Any], path: str) -> list[str]:
+        was_required = frozenset(writer.get("required", ()))
         found = [
             f"{path}/required: {name!r} is required now"
             for name in reader.get("required", ())
-            if name not in writer.get("required", ())
+            if name not in was_required
         ]
         ours, theirs = writer.get("properties", {}), reader.get("properties", {})
         more, more_accepted = writer.get("additionalProperties", True), reader.get("additionalProperties", True)

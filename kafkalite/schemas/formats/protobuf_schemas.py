@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 from antlr4.error.ErrorListener import ErrorListener
@@ -81,15 +84,21 @@ def parse(text: str, imports: Sequence[Import]) -> ProtobufSchema:
 
 def _file(text: str, name: str) -> tuple[FileDescriptorProto, str]:
     """(descriptor, canonical text)."""
+    _check_text(text)
     binary = _binary(text)
     if binary is not None:
-        return binary, text_of(binary)
+        canonical = text_of(binary)
+        _check_text(canonical)  # that is what is kept, and parsed again
+        return binary, canonical
     if not text.strip():
         raise InvalidSchema("the file is empty")
-    if len(text.encode()) > _MAX_TEXT_BYTES:
-        raise InvalidSchema(f"a .proto file of more than {_MAX_TEXT_BYTES:,} bytes is not taken")
     parsed = _parsed(text)
     return descriptor(parsed, name), ProtoText().generate(parsed)
+
+
+def _check_text(text: str) -> None:
+    if len(text.encode()) > _MAX_TEXT_BYTES:
+        raise InvalidSchema(f"a .proto file of more than {_MAX_TEXT_BYTES:,} bytes is not taken")
 
 
 def _parsed(text: str) -> ast.File:
@@ -189,6 +198,9 @@ def _check_enum(name: str, enum: EnumDescriptorProto, *, is_proto3: bool) -> Non
 def _check_fields(name: str, message: DescriptorProto) -> None:
     numbers: dict[int, str] = {}
     names: set[str] = set()
+    reserved_names = frozenset(message.reserved_name)
+    spans = sorted((span.start, span.end) for span in message.reserved_range)
+    ends = list(accumulate((end for _, end in spans), max))
     for field in message.field:
         if field.number in numbers:
             raise InvalidSchema(
@@ -198,9 +210,10 @@ def _check_fields(name: str, message: DescriptorProto) -> None:
             raise InvalidSchema(f"{name[1:]}: the field {field.name} is there twice")
         if not 1 <= field.number < 2**29 or 19_000 <= field.number < 20_000:
             raise InvalidSchema(f"{name[1:]}.{field.name}: {field.number} cannot be the number of a field")
-        if any(span.start <= field.number < span.end for span in message.reserved_range):
+        place = bisect_right(spans, field.number, key=itemgetter(0)) - 1
+        if place >= 0 and field.number < ends[place]:  # of the ranges that begin before it
             raise InvalidSchema(f"{name[1:]}.{field.name}: the number {field.number} is reserved")
-        if field.name in message.reserved_name:
+        if field.name in reserved_names:
             raise InvalidSchema(f"{name[1:]}.{field.name}: the name is reserved")
         numbers[field.number] = field.name
         names.add(field.name)
@@ -299,8 +312,11 @@ def _oneofs(writer: DescriptorProto, reader: DescriptorProto, name: str) -> Iter
     before, now = groups(writer), groups(reader)
     existing = {field.number for field in writer.field}
     still = {field.number for field in reader.field}
-    for group in sorted(set(now.values())):
-        moved = sorted(number for number, each in now.items() if each == group and number in existing - before.keys())
+    were_independent = existing - before.keys()
+    moved_into: dict[str, list[int]] = {}
+    for number in sorted(now.keys() & were_independent):
+        moved_into.setdefault(now[number], []).append(number)
+    for group, moved in sorted(moved_into.items()):
         if len(moved) > 1:
             yield f"{name[1:]}: the fields {', '.join(map(str, moved))} exclude each other now, in {group}"
     for number, group in sorted(before.items()):

@@ -189,8 +189,9 @@ def text_of(file: FileDescriptorProto) -> str:
     lines = [f'syntax = "{file.syntax or "proto2"}";']
     if file.package:
         lines.append(f"package {file.package};")
+    public = frozenset(file.public_dependency)
     for number, name in enumerate(file.dependency):
-        lines.append(f"import {'public ' if number in file.public_dependency else ''}{_quoted(name)};")
+        lines.append(f"import {'public ' if number in public else ''}{_quoted(name)};")
     for option in ("java_package", "java_outer_classname", "go_package"):
         if file.options.HasField(option):
             lines.append(f"option {option} = {_quoted(getattr(file.options, option))};")
@@ -221,13 +222,12 @@ def _message_lines(message: DescriptorProto, *, is_proto3: bool) -> Iterator[str
     for field in message.field:
         if not field.HasField("oneof_index") or field.proto3_optional:
             yield f"  {_field_text(field, maps, is_proto3=is_proto3)}"
+    groups: dict[int, list[FieldDescriptorProto]] = {}
+    for field in message.field:
+        if field.HasField("oneof_index") and not field.proto3_optional:
+            groups.setdefault(field.oneof_index, []).append(field)
     for number, oneof in enumerate(message.oneof_decl):
-        members = [
-            each
-            for each in message.field
-            if each.HasField("oneof_index") and each.oneof_index == number and not each.proto3_optional
-        ]
-        if members:
+        if members := groups.get(number):
             yield f"  oneof {oneof.name} {{"
             for each in members:
                 yield f"    {_field_text(each, maps, is_proto3=is_proto3, is_in_oneof=True)}"

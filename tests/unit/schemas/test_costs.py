@@ -1,0 +1,121 @@
+"""What a hostile schema costs: as much as its size, and no more than the limits."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+from kafkalite.schemas.formats import parse
+from kafkalite.schemas.schema import Import, InvalidSchema
+from tests.support.calls import calls
+
+
+def parsing(value: Any) -> int:
+    text = json.dumps(value)
+    return calls(lambda: parse("JSON", text))
+
+
+def test_anchors_are_looked_for_once() -> None:
+    """For each reference the whole schema was searched, and for each step of a chain of them."""
+
+    def schema(count: int) -> dict[str, Any]:
+        chain = {f"x{each}": {"$anchor": f"c{each}", "$ref": f"#c{each - 1}"} for each in range(1, 90)}
+        return {
+            "first": {"$anchor": "c0", "type": "string"},
+            **chain,
+            "properties": {f"p{each}": {"$ref": "#c89"} for each in range(count)},
+            "others": [{} for _ in range(count)],
+        }
+
+    parsing(schema(10))
+    assert parsing(schema(1_000)) < 12 * parsing(schema(100))
+
+
+def test_a_comparison_counts_what_references_lead_to() -> None:
+    """Each property compared half a megabyte, and both lists of names with each other: hours of a thread for two schemas."""
+    names = [f"n{number}" for number in range(5_000)]
+
+    def schema(required: list[str]) -> str:
+        properties = {f"p{number}": {"$ref": "#/definitions/b"} for number in range(5_000)}
+        return json.dumps({"definitions": {"b": {"required": required}}, "properties": properties})
+
+    writer, reader = parse("JSON", schema(names[::-1])), parse("JSON", schema(names))
+    with pytest.raises(InvalidSchema, match="too large to be compared"):
+        reader.cannot_read(writer)
+
+
+def test_a_comparison_counts_what_properties_have_in_common() -> None:
+    writer = parse("JSON", json.dumps({"additionalProperties": {"description": "x" * 800_000, "minimum": 1}}))
+    reader = parse("JSON", json.dumps({"properties": {f"p{number}": {"minimum": 0} for number in range(5_000)}}))
+    with pytest.raises(InvalidSchema, match="too large to be compared"):
+        reader.cannot_read(writer)
+
+
+def test_a_comparison_counts_what_is_put_together() -> None:
+    definitions = {"p": {"properties": {f"p{number}": {"minimum": number} for number in range(3_000)}}}
+    parts = [{"$ref": "#/definitions/p"}] * 4_000
+    writer = parse("JSON", json.dumps({"definitions": definitions, "allOf": parts}))
+    reader = parse("JSON", json.dumps({"properties": {"a": {"minimum": 0}}}))
+    with pytest.raises(InvalidSchema, match="too large to be compared"):
+        reader.cannot_read(writer)
+
+
+@pytest.mark.parametrize("type_", ["AVRO", "JSON", "PROTOBUF"])
+def test_what_a_schema_refers_to_has_a_limit_of_its_own(type_: str) -> None:
+    """A hundred references to the largest schemas were parsed with each request: minutes of a thread."""
+    text = {"AVRO": '"int"', "JSON": "{}", "PROTOBUF": 'syntax = "proto3"; message A {}'}[type_]
+    with pytest.raises(InvalidSchema, match="together"):
+        parse(type_, text, [Import(f"r{number}", " " * 90_000) for number in range(11)])
+
+
+def descriptor(count: int) -> FileDescriptorProto:
+    """Each field is in a oneof of its own, and no reserved range or name is that of a field."""
+    file = FileDescriptorProto(name="a", syntax="proto3")
+    message = file.message_type.add(name="A")
+    for number in range(count):
+        message.reserved_range.add(start=100_000 + number, end=100_001 + number)
+        message.reserved_name.append(f"r{number}")
+        message.oneof_decl.add(name=f"o{number}")
+        message.field.add(name=f"f{number}", number=number + 1, type=5, label=1, oneof_index=number)
+    return file
+
+
+def test_a_descriptor_costs_as_much_as_its_parts() -> None:
+    def cost(count: int) -> int:
+        text = base64.b64encode(descriptor(count).SerializeToString()).decode()
+        parsed = parse("PROTOBUF", text)
+        assert not parsed.cannot_read(parsed)
+        return calls(lambda: parse("PROTOBUF", text).cannot_read(parsed))
+
+    cost(1)
+    assert cost(500) < 12 * cost(50)
+
+
+def test_a_descriptor_is_as_large_as_a_file_at_most() -> None:
+    """What is kept is its text: it could not be read again, and its subject took no further version."""
+    for count in (3_000, 1_500):
+        text = base64.b64encode(descriptor(count).SerializeToString()).decode()
+        with pytest.raises(InvalidSchema, match="more than 100,000 bytes"):
+            parse("PROTOBUF", text)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "number", "is_reserved"),
+    [(((5, 9), (2, 30)), 10, True), (((5, 9), (2, 30)), 30, False), (((5, 9),), 4, False), (((5, 9),), 5, True), (((5, 9),), 9, False)],
+)  # fmt: skip
+def test_reserved_ranges_may_overlap(ranges: tuple[tuple[int, int], ...], number: int, *, is_reserved: bool) -> None:
+    file = FileDescriptorProto(name="a", syntax="proto3")
+    message = file.message_type.add(name="A")
+    for start, end in ranges:
+        message.reserved_range.add(start=start, end=end)
+    message.field.add(name="f", number=number, type=5, label=1)
+    text = base64.b64encode(file.SerializeToString()).decode()
+    if is_reserved:
+        with pytest.raises(InvalidSchema, match="reserved"):
+            parse("PROTOBUF", text)
+    else:
+        parse("PROTOBUF", text)
