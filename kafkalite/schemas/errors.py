@@ -83,3 +83,7 @@ def is_referenced(subject: str, version: int) -> RegistryError:
 
 def incompatible(messages: list[str]) -> RegistryError:
     return RegistryError(409, f"Schema being registered is incompatible with an earlier schema; {'; '.join(messages)}")
+
+
+def no_room() -> RegistryError:
+    return not_permitted("the schemas of this topic, and those of all topics, take too much memory")

@@ -26,14 +26,20 @@ from kafkalite.schemas.schema import (
 )
 from kafkalite.schemas.subjects import IMPORT, MAX_VERSION, MODES, READONLY, KeyValue, Subjects, Version
 
-#: Parsed schemas that are kept, by count: texts of a few kB each, in the common case.
-_CACHE_SCHEMAS = 500
+#: Parsed schemas that are kept, and their characters: parsed, each of these takes some 20 bytes.
+_CACHE_SCHEMAS, _CACHE_CHARACTERS = 500, 4_000_000
 #: Earlier versions that a transitive comparison looks at.
 _MAX_COMPARED = 1_000
 
 Append = Callable[[Sequence[KeyValue]], Awaitable[None]]
 #: Runs what takes long (parsing, comparing) in a thread.
 OffLoop = Callable[[Callable[[], object]], Awaitable[Any]]
+_Parsing = tuple[Schema, tuple[Import, ...]]
+
+
+def _characters(parsing: _Parsing) -> int:
+    schema, imports = parsing
+    return len(schema.text) + sum(len(each.text) for each in imports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,9 @@ class SubjectRegistry:
         self._default_level = default_level
         self._changing = asyncio.Lock()
         #: By the schema and what its references lead to: a subject that was deleted may have other schemas by now.
-        self._parsed: OrderedDict[tuple[Schema, tuple[Import, ...]], ParsedSchema] = OrderedDict()
+        self._parsed: OrderedDict[_Parsing, ParsedSchema] = OrderedDict()
+        #: Of all of them.
+        self._characters = 0
 
     # --- schemas ---------------------------------------------------------------------------------
 
@@ -77,16 +85,22 @@ class SubjectRegistry:
             found: ParsedSchema = await self._off_loop(lambda: parse(schema.type, schema.text, imports))
         except (InvalidSchema, ParserMissing) as error:
             raise errors.invalid_schema(str(error)) from None
-        self._parsed[key] = found
-        while len(self._parsed) > _CACHE_SCHEMAS:
-            self._parsed.popitem(last=False)
+        self._keep(key, found)
         return found
+
+    def _keep(self, key: _Parsing, parsed: ParsedSchema) -> None:
+        if key not in self._parsed:
+            self._characters += _characters(key)
+        self._parsed[key] = parsed
+        while len(self._parsed) > _CACHE_SCHEMAS or self._characters > _CACHE_CHARACTERS:
+            oldest, _ = self._parsed.popitem(last=False)
+            self._characters -= _characters(oldest)
 
     async def canonical(self, schema: Schema) -> Schema:
         """The same schema with the canonical text. Raises RegistryError 42201."""
         parsed = await self.parsed(schema)
         made = Schema(schema.type, parsed.text, schema.references)
-        self._parsed[made, tuple(self._imports(made.references))] = parsed
+        self._keep((made, tuple(self._imports(made.references))), parsed)
         return made
 
     async def _alike(self, schema: Schema, *, normalize: bool) -> list[Schema]:
@@ -151,6 +165,8 @@ class SubjectRegistry:
             if wanted.id < 0:
                 raise errors.not_permitted("in the mode IMPORT a schema is registered with its id")
             held = self.state.schemas.get(wanted.id)
+            if not self.state.has_room(subject, schema):
+                raise errors.no_room()
             if held is not None and held != schema:
                 raise errors.not_permitted(f"Overwrite new schema with id {wanted.id} is not permitted.")
             return Version(subject, wanted.version if wanted.version > 0 else number, wanted.id, schema)
@@ -161,6 +177,8 @@ class SubjectRegistry:
         if found := await self._differences(subject, schema, self.state.of(subject)):
             raise errors.incompatible(found)
         schema_id = self.state.ids.get(schema, self.state.last_id + 1)
+        if not self.state.has_room(subject, schema):
+            raise errors.no_room()
         if max(number, schema_id) > MAX_VERSION:
             raise errors.not_permitted(f"there is no number left: {MAX_VERSION} was imported as an id or a version")
         return Version(subject, number, schema_id, schema)

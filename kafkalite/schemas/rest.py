@@ -16,7 +16,7 @@ from kafkalite.schemas import errors
 from kafkalite.schemas.errors import RegistryError
 from kafkalite.schemas.registry import Registration, SubjectRegistry
 from kafkalite.schemas.schema import AVRO, PROTOBUF, TYPES, Reference, Schema
-from kafkalite.schemas.subjects import IMPORT, MAX_VERSION, Version, reference_value
+from kafkalite.schemas.subjects import IMPORT, MAX_VERSION, Version, reference_value, topic_of
 from kafkalite.security.acl import Operation, ResourceType
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -71,14 +71,6 @@ def _matched(pattern: Sequence[str], segments: Sequence[str]) -> dict[str, str] 
         elif expected != found:
             return None
     return names
-
-
-def topic_of(subject: str) -> str:
-    """The topic whose rights count for a subject (TopicNameStrategy; other names stand for themselves)."""
-    for suffix in ("-key", "-value"):
-        if subject.endswith(suffix) and len(subject) > len(suffix):
-            return subject.removesuffix(suffix)
-    return subject
 
 
 class _Call:

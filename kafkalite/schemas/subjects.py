@@ -13,6 +13,7 @@ from typing import Any
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.schemas import errors
 from kafkalite.schemas.schema import AVRO, Reference, Schema
+from kafkalite.security.fair_room import FairRoom
 
 READWRITE = "READWRITE"
 READONLY = "READONLY"
@@ -24,6 +25,19 @@ MAX_VERSION = 2**31 - 1
 _LAST_ID = ":.kafkalite.last.id:"
 
 KeyValue = tuple[bytes, bytes | None]
+
+#: What all schemas take in memory on the node that coordinates the registry. Topics share it (`security.fair_room`).
+MAX_BYTES = 256 * 2**20
+#: What a version takes beside its text.
+_VERSION_BYTES = 1_000
+
+
+def topic_of(subject: str) -> str:
+    """The topic whose rights count for a subject (TopicNameStrategy; other names stand for themselves)."""
+    for suffix in ("-key", "-value"):
+        if subject.endswith(suffix) and len(subject) > len(suffix):
+            return subject.removesuffix(suffix)
+    return subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,8 @@ class Subjects:
     levels: dict[str, str] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
     last_id: int = 0
+    #: By topic. Texts stay after their versions: records have their ids.
+    room: FairRoom = field(default_factory=lambda: FairRoom(lambda: MAX_BYTES))
 
     # --- from the log ---
 
@@ -89,7 +105,11 @@ class Subjects:
         self._put(Version(subject, version, _number(content["id"]), schema, bool(content.get("deleted"))))
 
     def _put(self, version: Version) -> None:
-        self.versions.setdefault(version.subject, {})[version.version] = version
+        known = self.versions.setdefault(version.subject, {})
+        taken = 0 if version.version in known else _VERSION_BYTES
+        taken += 0 if version.id in self.schemas else _text_bytes(version.schema)
+        self.room.give(topic_of(version.subject), -taken)
+        known[version.version] = version
         self.schemas.setdefault(version.id, version.schema)
         self.ids.setdefault(version.schema, version.id)
         for reference in version.schema.references:
@@ -102,7 +122,8 @@ class Subjects:
         for schema in self.referring.pop((subject, version), ()):
             self.ids.pop(schema, None)
         known = self.versions.get(subject, {})
-        known.pop(version, None)
+        if known.pop(version, None) is not None:
+            self.room.give(topic_of(subject), _VERSION_BYTES)
         if not known:
             self.versions.pop(subject, None)
 
@@ -159,6 +180,11 @@ class Subjects:
             }
         )
 
+    def has_room(self, subject: str, schema: Schema) -> bool:
+        """Whether the subject may have one more version, which is this schema."""
+        size = _VERSION_BYTES + (0 if schema in self.ids else _text_bytes(schema))
+        return self.room.has_room(topic_of(subject), size)
+
     def level(self, subject: str, default: str) -> str:
         return self.levels.get(subject) or self.levels.get("") or default
 
@@ -167,6 +193,10 @@ class Subjects:
 
     def next_version(self, subject: str) -> int:
         return max(self.versions.get(subject, {}), default=0) + 1
+
+
+def _text_bytes(schema: Schema) -> int:
+    return len(schema.text) if schema.text.isascii() else 4 * len(schema.text)
 
 
 def _text(value: Any) -> str:
