@@ -27,7 +27,7 @@ from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
 from kafkalite.coordinators.groups.loading import GroupReplay
-from kafkalite.coordinators.groups.member_memory import MemberMemory, size_of
+from kafkalite.coordinators.groups.member_memory import MemberMemory, Said, bytes_by_user, more_bytes, size_of
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import common as records
@@ -114,9 +114,11 @@ class GroupCoordinator:
             raise api_error(ErrorCode.INVALID_GROUP_ID)
         return self.log.state_for(group_id).entries.get(group_id)
 
-    def _make(self, group_id: str) -> GroupEntry:
+    def _make(self, group_id: str, user: str = "") -> GroupEntry:
         """A group that `find` has not found."""
-        return self._replay.make(self.log.state_for(group_id), group_id)
+        entry = self._replay.make(self.log.state_for(group_id), group_id)
+        entry.user = user
+        return entry
 
     def _need(self, group_id: str) -> GroupEntry:
         entry = self.find(group_id)
@@ -134,12 +136,12 @@ class GroupCoordinator:
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             raise api_error(ErrorCode.INVALID_SESSION_TIMEOUT)
         entry = self.find(group_id)
-        if not self._memory.take(request.user, size_of(request.protocols)):
-            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the members of all groups take too much memory")
+        said = request.member_id or request.new_member_id, request.instance_id, request.client_id
+        self._take_memory(request.user, size_of(request.protocols, *said))
         if entry is None:
             if request.member_id:
                 raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
-            entry = self._make(group_id)
+            entry = self._make(group_id, request.user)
         if entry.share is not None or (entry.streams is not None and not self.streams.gives_way(entry)):
             raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if entry.consumer is not None and self.consumers.join(entry, request):
@@ -151,13 +153,22 @@ class GroupCoordinator:
         self._perform(entry, group.join(request, self._now()))
 
     def _members_bytes(self) -> Mapping[str, int]:
-        taken: dict[str, int] = {}
-        for partition in self.log.states():
-            for entry in partition.entries.values():
-                for member in entry.group.members.values():
-                    user = member.user or member.client_host.removeprefix("/")
-                    taken[user] = taken.get(user, 0) + size_of(member.protocols)
-        return taken
+        return bytes_by_user(entry for partition in self.log.states() for entry in partition.entries.values())
+
+    def _take_memory(self, user: str, size: int) -> None:
+        if not self._memory.take(user, size):
+            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the members of all groups take too much memory")
+
+    def _hear(self, group_id: str, request: Said) -> GroupEntry | None:
+        """The entry of a group; None: it is to be made. Raises ApiError: there is no such group, or no memory for what the member says."""
+        entry = self.find(group_id)
+        if entry is None and request.epoch != JOIN_EPOCH:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        if request.epoch >= JOIN_EPOCH and (size := more_bytes(entry, request)):
+            self._take_memory(request.user, size)
+            if entry is not None:
+                entry.user = request.user
+        return entry
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid.UUID(int=self._services.random.getrandbits(128), version=4)}"
@@ -201,11 +212,7 @@ class GroupCoordinator:
         self, group_id: str, request: ConsumerHeartbeat, is_visible: Callable[[str], bool], done: HeartbeatDone
     ) -> None:
         """See ConsumerGroups.heartbeat."""
-        entry = self.find(group_id)
-        if entry is None:
-            if request.epoch != JOIN_EPOCH:
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-            entry = self._make(group_id)
+        entry = self._hear(group_id, request) or self._make(group_id, request.user)
         if entry.share is not None or entry.streams is not None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         self.consumers.heartbeat(entry, request, is_visible, done)
@@ -219,24 +226,19 @@ class GroupCoordinator:
         done: StreamsDone,
     ) -> None:
         """See StreamsGroups.heartbeat."""
-        entry = self.find(group_id)
-        if entry is None:
-            if request.epoch != JOIN_EPOCH:
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-            entry = self._make(group_id)
+        entry = self._hear(group_id, request) or self._make(group_id, request.user)
         self.streams.heartbeat(entry, request, endpoint_epoch, may_create, done)
 
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """See ShareGroups.heartbeat."""
-        if request.epoch != JOIN_EPOCH and self.find(group_id) is None:
-            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-        return await self.shares.heartbeat(self.share_group(group_id), request)
+        self._hear(group_id, request)
+        return await self.shares.heartbeat(self.share_group(group_id, request.user), request)
 
-    def share_group(self, group_id: str) -> GroupEntry:
+    def share_group(self, group_id: str, user: str = "") -> GroupEntry:
         """A share group, or what will be one once something of it is stored. Raises ApiError if it is of another type."""
         entry = self.find(group_id)
         if entry is None:
-            entry = self._make(group_id)
+            entry = self._make(group_id, user)
         elif entry.share is None and not entry.is_new:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
         return entry

@@ -126,6 +126,8 @@ class GroupEntry:
     runtime: ConsumerRuntime = field(default_factory=ConsumerRuntime)
     streams: StreamsGroup | None = None
     streams_runtime: StreamsRuntime = field(default_factory=StreamsRuntime)
+    #: Whose memory its members take, where they have no user of their own: that of the one that said something last.
+    user: str = ""
     #: It is a share group (KIP-932).
     share: ShareGroup | None = None
     share_runtime: ShareRuntime = field(default_factory=ShareRuntime)

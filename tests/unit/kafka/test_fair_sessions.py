@@ -87,8 +87,9 @@ def test_partitions_that_fetch_sessions_list(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_memory_of_members(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_memory, "MAX_BYTES", 2500)
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 25_000)
     monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
+    monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
     alice, bob = await client_of(broker, "alice"), await client_of(broker, "bob")
     await coordinator(alice, "a")
 
@@ -96,7 +97,80 @@ async def test_memory_of_members(broker: Broker, monkeypatch: pytest.MonkeyPatch
         said = [wire.JoinGroupRequest.JoinGroupRequestProtocol("range", bytes(size))]
         return int((await client.ask(join(group, "", protocols=said), 3)).error_code)
 
-    assert [await joined(alice, name, 1200) for name in "abc"] == [0, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert await joined(bob, "d", 300) == 0
-    assert await joined(bob, "e", 300) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert await joined(alice, "f", 100) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert [await joined(alice, name, 12_000) for name in "abc"] == [0, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert await joined(bob, "d", 2_500) == 0
+    assert await joined(bob, "e", 2_500) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await joined(alice, "f", 1_000) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_ids_of_classic_members_take_memory(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids of 32 kB were not counted: those of an instance, of its member (which begins with it) and of its client."""
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 45_000)
+    monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
+    monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
+    client = await broker.client()
+    await coordinator(client, "g")
+
+    async def joined(number: int) -> int:
+        request = join(f"g{number}", "", group_instance_id="x" * 10_000)
+        code = (await client.ask(request, 5)).error_code
+        return int(code)
+
+    assert [await joined(number) for number in range(3)] == [0, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def subscriber(kind: str, group: str, name: str, topics: list[str]) -> tuple[Any, int]:
+    """The first heartbeat of a member, and its version."""
+    match kind:
+        case "consumer":
+            consumer = wire.ConsumerGroupHeartbeatRequest
+            return consumer(
+                group, name, 0, rebalance_timeout_ms=1_000, subscribed_topic_names=topics, topic_partitions=[]
+            ), 1
+        case "share":
+            return wire.ShareGroupHeartbeatRequest(group, name, 0, subscribed_topic_names=topics), 1
+    streams = wire.StreamsGroupHeartbeatRequest
+    topology = streams.Topology(1, [streams.Subtopology("0", topics, [], [], [], [], [])])
+    nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    return streams(group, name, 0, rebalance_timeout_ms=1_000, process_id=name, topology=topology, **nothing), 0
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+async def test_memory_of_members_of_newer_groups(broker: Broker, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A record bounds each of them, and nothing their number times that: a user that may read one group could fill gigabytes."""
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 100_000 if kind == "streams" else 50_000)
+    monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
+    monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
+    alice, bob = await client_of(broker, "alice"), await client_of(broker, "bob")
+    await coordinator(alice, "a")
+
+    async def joined(client: FrameClient, name: str, size: int) -> int:
+        topics = [f"t{number:099}" for number in range(size // 100)]
+        message, version = subscriber(kind, name, name, topics)
+        return int((await client.ask(message, version)).error_code)
+
+    full = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    codes = [await joined(alice, name, 10_000) for name in "abcd"]
+    assert (codes[0], codes[-1]) == (0, full)
+    assert await joined(bob, "e", 1_000) == 0
+    assert await joined(alice, "f", 10_000) == full
+    if kind == "consumer":
+        left = wire.ConsumerGroupHeartbeatRequest("a", "a", -1)
+        assert (await alice.ask(left, 1)).error_code == 0
+        assert await joined(alice, "g", 1_000) == 0
+
+
+async def test_a_heartbeat_that_says_nothing_new_takes_no_memory(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 10_000)
+    client = await broker.client()
+    await coordinator(client, "a")
+    message, version = subscriber("consumer", "a", "m", ["t" * 200] * 10)
+    for _ in range(50):
+        answer = await client.ask(message, version)
+        assert answer.error_code == 0, answer
+    for size in (100, 20_000):
+        changed = wire.ConsumerGroupHeartbeatRequest("a", "m", answer.member_epoch, subscribed_topic_regex="x" * size)
+        code = (await client.ask(changed, version)).error_code
+        assert code == (0 if size == 100 else ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -282,8 +282,9 @@ async def test_a_group_whose_last_offset_was_deleted_is_there_until_it_is_delete
 
 async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in no record yet: a user that may read one group could fill the memory, 16 MB with each member."""
-    monkeypatch.setattr(member_memory, "MAX_BYTES", 2500)
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 25_000)
     monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
+    monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
     client = await broker.client()
     await coordinator(client, "a")
 
@@ -291,15 +292,15 @@ async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeyp
         said = [wire.JoinGroupRequest.JoinGroupRequestProtocol("range", bytes(size))]
         return await client.ask(join(group, member_id, protocols=said), 3)
 
-    first = await joined("a", 1000)
+    first = await joined("a", 10_000)
     for _ in range(5):  # the same member takes the same memory
-        assert (await joined("a", 1000, first.member_id)).error_code == 0
-    assert (await joined("b", 1000)).error_code == 0
-    assert (await joined("c", 1000)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await joined("a", 10_000, first.member_id)).error_code == 0
+    assert (await joined("b", 10_000)).error_code == 0
+    assert (await joined("c", 10_000)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "c" not in {each.group.group_id for each in broker.side.groups.groups()}
-    assert (await joined("d", 100)).error_code == 0
+    assert (await joined("d", 1_000)).error_code == 0
     assert (await client.ask(wire.LeaveGroupRequest("a", first.member_id), 2)).error_code == 0
-    assert (await joined("c", 1000)).error_code == 0
+    assert (await joined("c", 10_000)).error_code == 0
 
 
 @pytest.mark.parametrize("version", range(1, 8))

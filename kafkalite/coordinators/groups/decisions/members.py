@@ -70,6 +70,8 @@ class EpochHeartbeat:
     rebalance_timeout_ms: int = -1
     client_id: str = ""
     client_host: str = ""
+    #: Whose memory the member takes (`security.fair_room.user_of`).
+    user: str = ""
 
 
 class MemberState(IntEnum):

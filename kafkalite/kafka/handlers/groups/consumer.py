@@ -19,6 +19,7 @@ from kafkalite.model import TopicId
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 from kafkalite.security.acl import ResourceType
+from kafkalite.security.fair_room import user_of
 from kafkalite.security.requirements import REFUSALS
 
 #: From this version on clients make their member ids.
@@ -137,6 +138,7 @@ def _heartbeat(request: Request, message: wire.ConsumerGroupHeartbeatRequest, me
         message.rebalance_timeout_ms,
         request.client_id,
         f"/{request.client_host}",
+        user_of(request.principal, request.client_host),
         None if message.subscribed_topic_names is None else tuple(sorted(set(message.subscribed_topic_names))),
         message.subscribed_topic_regex,
         message.server_assignor,

@@ -22,6 +22,7 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.protocol.topic_ids import to_wire
 from kafkalite.security.acl import ResourceType
+from kafkalite.security.fair_room import user_of
 from kafkalite.security.requirements import REFUSALS
 
 _ASSIGNOR = "simple"
@@ -66,6 +67,7 @@ class ShareGroupHandlers:
             None if names is None else tuple(sorted(set(names))),
             request.client_id,
             f"/{request.client_host}",
+            user_of(request.principal, request.client_host),
         )
         check(said)
         if request.denied.topics:

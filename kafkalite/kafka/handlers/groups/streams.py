@@ -24,6 +24,7 @@ from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import INTERNAL_TOPICS
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.fair_room import user_of
 from kafkalite.security.requirements import REFUSALS, Need, Scope
 
 _CREATE_TOPIC = Need(ResourceType.TOPIC, Operation.CREATE, Scope.EACH, or_cluster=Operation.CREATE)
@@ -161,6 +162,7 @@ def _heartbeat(request: Request, message: wire.StreamsGroupHeartbeatRequest) -> 
         message.rebalance_timeout_ms,
         request.client_id,
         f"/{request.client_host}",
+        user_of(request.principal, request.client_host),
         None if message.topology is None else topology_of(message.topology),
         owned,
         named,

@@ -44,6 +44,8 @@ class ShareHeartbeat:
     topics: tuple[str, ...] | None = None
     client_id: str = ""
     client_host: str = ""
+    #: Whose memory the member takes (`security.fair_room.user_of`).
+    user: str = ""
 
 
 def check(request: ShareHeartbeat) -> None:
