@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from kafkalite.coordination.topic_configs import GROUPS
+from kafkalite.coordinators.groups.streams import descriptions
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC
 from kafkalite.protocol import wire
 
 from .conftest import Broker, FrameClient
 from .coordinator_requests import coordinator, move
+from .rights import client_of
 
 _HEARTBEAT_S = 0.01
 _REQUEST = wire.StreamsGroupHeartbeatRequest
@@ -426,6 +430,28 @@ async def test_a_description_is_asked_for_once_and_kept(broker: Broker) -> None:
     too_much = update.TopologyDescription([update.TopologyDescriptionSubtopology("0", [huge] * 40)], [])
     answer = await client.ask(update("g", "m1", 1, too_much), 0)
     assert ErrorCode(answer.error_code) is ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
+
+
+async def test_descriptions_are_bounded_by_what_they_take(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of 7 bytes takes 300 in memory: 64 MB of them, of the groups of one user, took 2.5 GB."""
+    monkeypatch.setattr(descriptions, "MAX_TOTAL_BYTES", 4 * 300 * 1_000)
+    await started(broker)
+    update = wire.StreamsGroupTopologyDescriptionUpdateRequest
+
+    async def stored(client: FrameClient, group: str, count: int) -> int:
+        topology = _REQUEST.Topology(1, [_REQUEST.Subtopology("0", ["in"], [], [], [], [], [])])
+        joins = _REQUEST(group, "m", 0, rebalance_timeout_ms=1_000, process_id="p", topology=topology,
+                         active_tasks=[], standby_tasks=[], warmup_tasks=[])  # fmt: skip
+        assert not (await client.ask(joins, 1)).error_code
+        nodes = [update.TopologyDescriptionNode("", 1, [], None, [], []) for _ in range(count)]
+        said = update.TopologyDescription([update.TopologyDescriptionSubtopology("0", nodes)], [])
+        return int((await client.ask(update(group, "m", 1, said), 0)).error_code)
+
+    refused = ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
+    alice, bob = await client_of(broker, "alice"), await client_of(broker, "bob")
+    assert [await stored(alice, name, 1_500) for name in "abc"] == [0, 0, refused]
+    assert await stored(alice, "a", 1_600) == 0  # in place of what it has
+    assert await stored(bob, "d", 500) == 0
 
 
 async def test_the_feature_can_be_off(broker: Broker) -> None:

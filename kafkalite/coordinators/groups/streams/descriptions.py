@@ -15,6 +15,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
+from kafkalite.security.fair_room import FairRoom
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
     Description = wire.StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription
@@ -23,8 +24,10 @@ else:
 
 #: One group's, as it comes over the wire.
 MAX_BYTES = 1024 * 1024
-#: Of all groups together.
-_MAX_TOTAL_BYTES = 64 * 1024 * 1024
+#: What a node or a name takes beside its characters: a node may have 7 bytes.
+_PART_BYTES = 300
+#: Of all groups together, in memory. Users share it (`security.fair_room`).
+MAX_TOTAL_BYTES = 64 * 1024 * 1024
 #: Time (ms) after which another member is asked, if the first one has sent nothing.
 _ASK_AGAIN_MS = 10_000
 
@@ -39,7 +42,7 @@ class TopologyDescriptions:
     def __init__(self, services: Services, find: Callable[[str], GroupEntry | None]) -> None:
         self._services = services
         self._find = find
-        #: Group -> (topology epoch, description, bytes).
+        #: Group -> (topology epoch, description, bytes in memory).
         self._stored: dict[str, tuple[int, Description, int]] = {}
         #: Group -> (topology epoch, when it may be asked for again).
         self._asked: dict[str, tuple[int, int]] = {}
@@ -69,7 +72,7 @@ class TopologyDescriptions:
         """Keep what a member has sent."""
         entry = self._find(group_id)
         group = None if entry is None else entry.streams
-        if group is None or group.topology is None:
+        if entry is None or group is None or group.topology is None:
             raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no streams group {group_id!r}")
         group.member(member_id)
         if epoch != group.topology.epoch:
@@ -77,13 +80,25 @@ class TopologyDescriptions:
             raise api_error(ErrorCode.INVALID_REQUEST, text)
         self._forget_others()
         request = wire.StreamsGroupTopologyDescriptionUpdateRequest(group_id, member_id, epoch, description)
+        parts = _parts(description)
         size = len(encode(request, 0))
-        total = size + sum(each[2] for name, each in self._stored.items() if name != group_id)
-        if size > MAX_BYTES or total > _MAX_TOTAL_BYTES:
+        taken = size + _PART_BYTES * parts
+        if size > MAX_BYTES or not self._has_room(group_id, entry.user, taken):
             self._asked[group_id] = (epoch, 2**63)
-            text = f"The description has {size} bytes: there is no room for it."
+            text = f"The description has {size} bytes, and {parts} nodes and names: there is no room for it."
             raise api_error(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, text)
-        self._stored[group_id] = (epoch, description, size)
+        self._stored[group_id] = (epoch, description, taken)
+
+    def _has_room(self, group_id: str, user: str, size: int) -> bool:
+        """Whether the user's group may have a description of this size, besides those of all other groups."""
+        by_user: dict[str, int] = {}
+        for name, (_, _, taken) in self._stored.items():
+            entry = self._find(name)
+            if entry is not None and name != group_id:
+                by_user[entry.user] = by_user.get(entry.user, 0) + taken
+        room = FairRoom(lambda: MAX_TOTAL_BYTES)
+        room.replace(by_user)
+        return room.has_room(user, size)
 
     def _forget_others(self) -> None:
         """Those of groups that are not coordinated here any more."""
@@ -92,3 +107,10 @@ class TopologyDescriptions:
                 entry = self._find(group_id)
                 if entry is None or entry.streams is None:
                     del kept[group_id]
+
+
+def _parts(description: Description) -> int:
+    nodes = [node for each in description.subtopologies for node in each.nodes]
+    nodes += [node for each in description.global_stores for node in (each.source, each.processor)]
+    names = sum(len(node.source_topics) + len(node.stores) + len(node.successors) for node in nodes)
+    return len(description.subtopologies) + len(nodes) + names
