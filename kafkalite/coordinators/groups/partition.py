@@ -99,6 +99,7 @@ class ShareRuntime:
     compared_ms: int = 0
     #: When this node last made a target of the group (monotonic, ms).
     assigned_ms: int = -(2**62)
+    is_assigning: bool = False
     is_initializing: bool = False
     is_deleting: bool = False
     #: Deletions of states that have begun.

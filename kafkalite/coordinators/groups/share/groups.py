@@ -19,7 +19,9 @@ from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.settings import int_setting
 from kafkalite.coordinators.groups.share.group_log import ShareGroupLog, need_share_group
 from kafkalite.coordinators.groups.share.states import ShareGroupStates
+from kafkalite.coordinators.groups.target_work import result_of
 from kafkalite.coordinators.groups.topics import metadata_hash
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
@@ -66,11 +68,11 @@ class ShareGroups:
         session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         deadline = group.deadlines[request.member_id] = self._now() + session_ms
         self._schedule(entry, deadline)
-        self._refresh(entry, group)
+        await self._refresh(entry, group)
         if not request.epoch and self._states.has_due(entry, group):
             await self._states.begun(entry)
             self._group_log.check_current(entry, group)
-            self._refresh(entry, group)
+            await self._refresh(entry, group)
         before = group.member(request.member_id)
         after = rules.reached(group, before)
         if after is not before:
@@ -83,27 +85,34 @@ class ShareGroups:
     async def _leave(self, entry: GroupEntry, member_id: str) -> ShareHeartbeatAnswer:
         group = need_share_group(entry)
         self._group_log.write(entry, group, rules.removed(group, [group.member(member_id)]))
-        self._refresh(entry, group)
+        await self._refresh(entry, group)
         await self._group_log.replicated(entry)
         return ShareHeartbeatAnswer(member_id, LEAVE_EPOCH, 0)
 
-    def _refresh(self, entry: GroupEntry, group: ShareGroup) -> None:
-        """Bring states and the target up to date with members and topics."""
+    async def _refresh(self, entry: GroupEntry, group: ShareGroup) -> None:
+        """Bring states and the target up to date with members and topics. What somebody else does already is done by them, for all."""
         runtime, version = entry.share_runtime, self._topics.version
         is_changed = runtime.topics_version != version and self._now() - runtime.compared_ms >= _COMPARE_MS
         # What is too early now is done with a later heartbeat of any member.
         is_early = self._now() < runtime.assigned_ms + int_setting(
             self._services, group.group_id, "share.assignment.interval.ms"
         )
-        if group.members and (is_changed or group.epoch > group.target_epoch) and not is_early:
-            runtime.topics_version, runtime.compared_ms = version, self._now()
-            before = group.target_epoch
-            topics = self._topics.lookup(group.subscribed_topics())
-            self._group_log.write(entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
-            self._group_log.write(entry, group, rules.new_target(group, topics, self._services.clock.wall_ms()))
-            # A first target assigns nothing: the states of the partitions are not begun yet.
-            if group.target_epoch != before and any(group.targets.values()):
-                runtime.assigned_ms = self._now()
+        is_due = group.members and (is_changed or group.epoch > group.target_epoch) and not is_early
+        if is_due and not runtime.is_assigning:
+            runtime.is_assigning = True
+            try:
+                runtime.topics_version, runtime.compared_ms = version, self._now()
+                before = group.target_epoch
+                topics = self._topics.lookup(group.subscribed_topics())
+                self._group_log.write(entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
+                records = await result_of(rules.new_target(group, topics, self._services.clock.wall_ms()))
+                self._group_log.check_current(entry, group)
+                self._group_log.write(entry, group, records)
+                # A first target assigns nothing: the states of the partitions are not begun yet.
+                if group.target_epoch != before and any(group.targets.values()):
+                    runtime.assigned_ms = self._now()
+            finally:
+                runtime.is_assigning = False
         self._states.work(entry, group)
 
     # --- time ---
@@ -125,8 +134,11 @@ class ShareGroups:
             _log.info(
                 "group.member_removed", group=group.group_id, member=member.member_id, reason="its session expired"
             )
+        self._services.supervisor.spawn("shares.refresh", self._refreshed(entry, group), Policy.ISOLATED)
+
+    async def _refreshed(self, entry: GroupEntry, group: ShareGroup) -> None:
         with suppress(ApiError):  # the next heartbeat tries again
-            self._refresh(entry, group)
+            await self._refresh(entry, group)
 
     def loaded(self, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""

@@ -1,9 +1,13 @@
-"""The assignor "simple" of share groups: each member has a partition, each partition a member (KIP-932). Pure."""
+"""The assignor "simple" of share groups: each member has a partition, each partition a member (KIP-932). Pure.
+
+It is a generator, as those of the other groups (`decisions.assignment`): members that subscribe to different topics have all partitions
+of theirs, so the work is that of members times partitions.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 from kafkalite.coordinators.groups.decisions.members import Assignment
 from kafkalite.model import TopicId
@@ -15,8 +19,8 @@ def simple(
     members: Mapping[str, tuple[str, ...]],
     known: Mapping[str, Assignment],
     topics: Mapping[str, tuple[TopicId, frozenset[int]]],
-) -> dict[str, Assignment]:
-    """The new target. Members with the same topics share out all partitions of these; what they have stays if it may.
+) -> Generator[None, None, dict[str, Assignment]]:
+    """The new target, a step for each set of topics. Members with the same topics share out all partitions of these; what they have stays if it may.
 
     Args:
         members: with the names of the topics that they subscribe to.
@@ -31,6 +35,8 @@ def simple(
         places = [
             (topics[name][0], partition) for name in names if name in topics for partition in sorted(topics[name][1])
         ]
+        if found:
+            yield
         found.update(_spread(member_ids, places, known))
     return found
 

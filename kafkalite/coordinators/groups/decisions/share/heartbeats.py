@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import fenced_epoch
@@ -126,24 +126,31 @@ def topics_compared(group: ShareGroup, topics: Mapping[str, AssignedTopic], meta
     return records
 
 
-def new_target(group: ShareGroup, topics: Mapping[str, AssignedTopic], now_ms: int) -> list[ShareRecord]:
-    """The records of a target assignment for the group's epoch; none if there is one."""
+def new_target(
+    group: ShareGroup, topics: Mapping[str, AssignedTopic], now_ms: int
+) -> Generator[None, None, list[ShareRecord]]:
+    """The records of a target assignment for the group's epoch as it is now; none if there is one.
+
+    Members that leave between two steps have no target; the epoch after that has one without them.
+    """
     if group.target_epoch >= group.epoch or not group.members:
         return []
-    ready = group.shared.initialized
+    epoch, ready = group.epoch, group.shared.initialized
     assignable = {
         name: (topic.topic_id, ready[topic.topic_id].partitions & frozenset(range(topic.partitions)))
         for name, topic in topics.items()
         if topic.topic_id in ready
     }
     members = {member.member_id: member.topics for member in group.members.values()}
-    targets = simple(members, group.targets, assignable)
+    targets = yield from simple(members, dict(group.targets), assignable)
+    if group.target_epoch >= epoch:  # all have left meanwhile
+        return []
     records: list[ShareRecord] = [
         TargetMember(member_id, target)
         for member_id, target in targets.items()
-        if group.targets.get(member_id) != target
+        if group.targets.get(member_id) != target and member_id in group.members
     ]
-    return [*records, TargetEpoch(group.epoch, now_ms)]
+    return [*records, TargetEpoch(epoch, now_ms)]
 
 
 def reached(group: ShareGroup, member: ShareMember) -> ShareMember:
