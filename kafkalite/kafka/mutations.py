@@ -19,5 +19,8 @@ def may_change(request: Request, partitions: int) -> bool:
     if request.throttle is None or partitions <= 0:
         return True
     assert request.api is not None
-    first = 0 if request.api.name == "Extension" else STRICT_SINCE.get(request.api.name)
-    return request.throttle.mutate(partitions, is_strict=first is not None and request.version >= first)
+    name = request.api.name
+    is_heartbeat = name == "StreamsGroupHeartbeat"  # whose member would be taken for dead while it waits
+    first = 0 if is_heartbeat or name == "Extension" else STRICT_SINCE.get(name)
+    is_strict = first is not None and request.version >= first
+    return request.throttle.mutate(partitions, is_strict=is_strict, waits=not is_heartbeat)

@@ -125,12 +125,12 @@ class ThrottleAccounting:
             self._kinds[kind] = wait_ms
         return wait_ms
 
-    def mutate(self, permits: float, *, is_strict: bool) -> bool:
-        """Pay for a change of the cluster (KIP-599); False: it may not be made now."""
+    def mutate(self, permits: float, *, is_strict: bool, waits: bool = True) -> bool:
+        """Pay for a change of the cluster (KIP-599); False: it may not be made now. `waits`: until it may, the client is not served."""
         allowed, wait_ms = self._quotas.mutate(
             self._user, self._client_id, permits, self._now_ms(), is_strict=is_strict
         )
-        if wait_ms:
+        if wait_ms and waits:
             self._kinds[Kind.MUTATION] = wait_ms
         return allowed
 

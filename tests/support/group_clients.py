@@ -395,7 +395,7 @@ class Streamer(Member):
                 self.group_id,
                 request,
                 0,
-                lambda _: True,
+                lambda _: ErrorCode.NONE,
                 lambda error, answer: reply(error if answer is None else answer),
             )
 

@@ -26,6 +26,7 @@ from kafkalite.coordinators.groups.decisions.consumer.heartbeats import Consumer
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
+from kafkalite.coordinators.groups.decisions.streams.topology import InternalTopic
 from kafkalite.coordinators.groups.loading import GroupReplay
 from kafkalite.coordinators.groups.member_memory import MemberMemory, Said, bytes_by_user, more_bytes, size_of
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
@@ -222,7 +223,7 @@ class GroupCoordinator:
         group_id: str,
         request: StreamsHeartbeat,
         endpoint_epoch: int,
-        may_create: Callable[[str], bool],
+        may_create: Callable[[InternalTopic], ErrorCode],
         done: StreamsDone,
     ) -> None:
         """See StreamsGroups.heartbeat."""

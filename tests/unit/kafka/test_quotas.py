@@ -16,8 +16,10 @@ from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import DEFAULT, Entity, Kind
 from kafkalite.testing.memory.services import MemoryServices
 from tests.support.security import listener_security
+from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient, batch, fetch, produce
+from .coordinator_requests import coordinator
 
 
 class Handwound:
@@ -318,6 +320,23 @@ async def test_a_topic_that_is_created_by_its_first_use_is_paid_for_and_not_refu
         for connection in broker.side.listener.connections:
             connection._flow.unmute_at = 0.0
             connection._unmute()
+
+
+async def test_topics_of_a_topology_are_paid_for(make_broker: Any) -> None:
+    """Otherwise a heartbeat creates what the quota keeps back. Its client is not made to wait: the member would be taken for dead."""
+    broker, client, _ = await limited(make_broker, controller_mutation_rate=0.01)
+    await coordinator(client, "g")
+    beat = wire.StreamsGroupHeartbeatRequest
+    topics = [beat.TopicInfo(name, 0, 1, []) for name in ("g-a-changelog", "g-b-changelog")]
+    topology = beat.Topology(1, [beat.Subtopology("0", ["t"], [], topics, [], [], [])])
+    nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    said = beat("g", "m", 0, rebalance_timeout_ms=9_000, process_id="m", topology=topology, **nothing)
+    answer = await client.ask(said, 1)
+    assert (answer.error_code, answer.throttle_time_ms) == (0, 0)
+    details = [each.status_detail for each in answer.status]
+    assert any("g-b-changelog (THROTTLING_QUOTA_EXCEEDED)" in each for each in details), details
+    await until(lambda: not broker.services.metadata(["g-a-changelog"]).topics[0].error)
+    assert broker.services.metadata(["g-b-changelog"]).topics[0].error
 
 
 def test_services_in_memory_are_those_of_a_node() -> None:

@@ -12,7 +12,7 @@ from kafkalite.coordinators.groups.decisions.streams.endpoints import EndpointPa
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, tombstones
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat, StreamsOutcome, StreamsSettings
 from kafkalite.coordinators.groups.decisions.streams.members import StreamsMember, StreamsRecord, TaskSets
-from kafkalite.coordinators.groups.decisions.streams.topology import Status, Topology
+from kafkalite.coordinators.groups.decisions.streams.topology import InternalTopic, Status, Topology
 from kafkalite.coordinators.groups.partition import GroupEntry, StreamsRuntime
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records.common import group_key
@@ -80,10 +80,10 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
         entry: GroupEntry,
         request: StreamsHeartbeat,
         endpoint_epoch: int,
-        may_create: Callable[[str], bool],
+        may_create: Callable[[InternalTopic], ErrorCode],
         done: StreamsDone,
     ) -> None:
-        """A member joins, is there, or leaves. `may_create`: whether the client has the right to create a topic."""
+        """A member joins, is there, or leaves. `may_create`: why the client may not create a topic; NONE: it may."""
         settings = streams_settings(self._services, entry.group.group_id)
 
         def answer_to_leaving(member_id: str) -> StreamsAnswer:

@@ -30,13 +30,17 @@ class InternalTopics:
         self._until: dict[str, float] = {}
 
     def refused(
-        self, runtime: StreamsRuntime, topics: Sequence[InternalTopic], may_create: Callable[[str], bool]
+        self, runtime: StreamsRuntime, topics: Sequence[InternalTopic], may_create: Callable[[InternalTopic], ErrorCode]
     ) -> list[str]:
-        """Names of those that the client may not create, sorted; noted in `runtime.creation`, which its answer shows."""
-        found = sorted(topic.name for topic in self._wanted(topics) if not may_create(topic.name))
-        if found:
-            runtime.creation = f"Unauthorized to CREATE on topics {', '.join(found)}."
-        return found
+        """Names of those that the client may not create (now), sorted; noted in `runtime.creation`, which its answer shows."""
+        found = {topic.name: code for topic in self._wanted(topics) if (code := may_create(topic))}
+        denied = sorted(name for name, code in found.items() if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if denied:
+            runtime.creation = f"Unauthorized to CREATE on topics {', '.join(denied)}."
+        elif found:
+            failed = ", ".join(f"{name} ({code.name})" for name, code in sorted(found.items()))
+            runtime.creation = f"Creation failed: {failed}."
+        return sorted(found)
 
     def _wanted(self, topics: Sequence[InternalTopic]) -> list[InternalTopic]:
         now = self._services.clock.monotonic()

@@ -20,6 +20,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import STREAMS_FEATURE
 from kafkalite.kafka.handlers.groups.described_topics import check_visible
+from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import INTERNAL_TOPICS
 from kafkalite.protocol import wire
@@ -69,8 +70,10 @@ class StreamsGroupHandlers:
                 )
             request.respond(response)
 
-        def may_create(topic: str) -> bool:
-            return self._access.meets(request, _CREATE_TOPIC, topic)
+        def may_create(topic: InternalTopic) -> ErrorCode:
+            if not self._access.meets(request, _CREATE_TOPIC, topic.name):
+                return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return ErrorCode.NONE if may_change(request, topic.partitions) else EXCEEDED[0]
 
         try:
             self._check_feature()
