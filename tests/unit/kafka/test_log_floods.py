@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from structlog.testing import capture_logs
 
 from kafkalite.coordinators.groups.decisions.classic.events import StoreGroup
 from kafkalite.coordinators.transactions.state import TransactionState, key_of, value_of
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TRANSACTION_TOPIC
+from kafkalite.protocol import wire
 from kafkalite.telemetry import repeats
+from tests.support.waiting import until
 
 from .conftest import Broker
 from .coordinator_requests import TRANSACTIONS, commit, coordinator, wire_error
@@ -41,6 +44,33 @@ async def test_groups_that_cannot_be_stored(broker: Broker, monkeypatch: pytest.
         ("COORDINATOR_NOT_AVAILABLE", 0),
         ("COORDINATOR_NOT_AVAILABLE", 199),
     ]
+
+
+async def test_internal_topics_that_cannot_be_created(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member with a topology of thousands of names that are none had megabytes logged with each second's heartbeat, and in each answer."""
+    await broker.create("in")
+    client = await broker.client()
+    await coordinator(client, "g")
+    beat = wire.StreamsGroupHeartbeatRequest
+    topics = [beat.TopicInfo(f"{number}!" + "x" * 90, 0, 1, []) for number in range(500)]
+    topology = beat.Topology(1, [beat.Subtopology("0", ["in"], [], topics, [], [], [])])
+    nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    said = beat("g", "m", 0, rebalance_timeout_ms=9_000, process_id="m", topology=topology, **nothing)
+    internal = broker.side.groups.streams._internal_topics
+
+    async def refuse(*asked: object) -> None:
+        raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    monkeypatch.setattr(broker.services, "create_topics", refuse)
+    with capture_logs() as lines:
+        for _ in range(20):
+            internal._until.clear()  # the second is over
+            answer = await client.ask(said, 1)
+            assert not answer.error_code
+            await until(lambda: inf not in internal._until.values())
+    failed = [line for line in lines if line["event"] == "group.topics_not_created"]
+    assert len(failed) == 1 and "and 480 more" in failed[0]["failed"]
+    assert max(len(each.status_detail) for each in answer.status) < 10_000
 
 
 async def test_transactions_that_cannot_be_completed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

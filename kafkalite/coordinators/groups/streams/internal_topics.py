@@ -6,19 +6,23 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from kafkalite.coordination.coordinator import CoordinatorError
-from kafkalite.coordinators.groups.decisions.streams.topology import InternalTopic
+from kafkalite.coordinators.groups.decisions.streams.topology import InternalTopic, shown
 from kafkalite.coordinators.groups.partition import StreamsRuntime
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
+from kafkalite.model import MAX_NAME_LENGTH
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
 _TIMEOUT_MS = 30_000
 #: Time that a new topic gets to become known here; time before another try.
 _PAUSE_S, _FAILED_PAUSE_S = 5.0, 1.0
+#: Topics that one line of the log, and one answer, names: a topology has thousands.
+_NAMED = 20
 
 
 class InternalTopics:
@@ -28,6 +32,7 @@ class InternalTopics:
         self._services = services
         #: Topic -> until when it is left alone (seconds, monotonic).
         self._until: dict[str, float] = {}
+        self._repeats = Repeats(services.clock.monotonic)
 
     def refused(
         self, runtime: StreamsRuntime, topics: Sequence[InternalTopic], may_create: Callable[[InternalTopic], ErrorCode]
@@ -36,9 +41,9 @@ class InternalTopics:
         found = {topic.name: code for topic in self._wanted(topics) if (code := may_create(topic))}
         denied = sorted(name for name, code in found.items() if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if denied:
-            runtime.creation = f"Unauthorized to CREATE on topics {', '.join(denied)}."
+            runtime.creation = f"Unauthorized to CREATE on topics {shown(denied, _NAMED)}."
         elif found:
-            failed = ", ".join(f"{name} ({code.name})" for name, code in sorted(found.items()))
+            failed = shown((f"{name} ({code.name})" for name, code in found.items()), _NAMED)
             runtime.creation = f"Creation failed: {failed}."
         return sorted(found)
 
@@ -76,17 +81,24 @@ class InternalTopics:
             response = await self._services.create_topics(CreateTopicsRequest(new_topics, _TIMEOUT_MS))
             for result in response.topics:
                 if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    failed.append(f"{result.topic} ({result.message or ErrorCode(result.error).name})")
+                    failed.append(_reason(result.topic, result.message or ErrorCode(result.error).name))
         except (ApiError, CoordinatorError) as error:
-            failed = [f"{topic.name} ({error})" for topic in topics]
+            failed = [_reason(topic.name, str(error)) for topic in topics]
         finally:
             pause_s = _FAILED_PAUSE_S if failed else _PAUSE_S
             until = self._services.clock.monotonic() + pause_s
             self._until.update((topic.name, until) for topic in topics)
         if failed:
-            runtime.creation = f"Creation failed: {', '.join(failed)}."
-            _log.warning("group.topics_not_created", group=group_id, failed=failed)
+            why = shown(failed, _NAMED)
+            runtime.creation = f"Creation failed: {why}."
+            if (suppressed := self._repeats.admit(group_id)) is not None:
+                _log.warning("group.topics_not_created", group=group_id, failed=why, suppressed=suppressed)
         else:
             if not refused:
                 runtime.creation = ""
-            _log.info("group.topics_created", group=group_id, topics=[topic.name for topic in topics])
+            _log.info("group.topics_created", group=group_id, topics=shown((topic.name for topic in topics), _NAMED))
+
+
+def _reason(name: str, text: str) -> str:
+    """Why one was not created; a name that is none may be long."""
+    return f"{name[:MAX_NAME_LENGTH]} ({text[:MAX_NAME_LENGTH]})"

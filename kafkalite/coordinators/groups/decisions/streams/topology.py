@@ -175,7 +175,7 @@ def configure(topology: Topology, existing: Mapping[str, int]) -> Configured:
 def _configured(topology: Topology, existing: Mapping[str, int]) -> Configured:
     missing = {name for each in topology.subtopologies for name in each.source_topics if name not in existing}
     if missing:
-        raise _Unfit(Status.MISSING_SOURCE_TOPICS, f"Missing source topics: {_shown(missing)}")
+        raise _Unfit(Status.MISSING_SOURCE_TOPICS, f"Missing source topics: {shown(missing)}")
     counts = _partition_counts(topology, existing)
     subtopologies = []
     inputs = 0
@@ -201,7 +201,7 @@ def _configured(topology: Topology, existing: Mapping[str, int]) -> Configured:
     to_create = tuple(topic for name, topic in sorted(wanted.items()) if name not in existing)
     problem = None
     if to_create:
-        names = _shown(topic.name for topic in to_create)
+        names = shown(topic.name for topic in to_create)
         problem = (Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
     read = sorted({name for each in topology.subtopologies for name in each.inputs})
     sizes = tuple((name, counts[name]) for name in read)
@@ -226,7 +226,7 @@ def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[s
     counts = {name: existing[name] for each in topology.subtopologies for name in each.source_topics} | fixed
     _follow(topology, counts)
     if missing := [name for name in dict.fromkeys(open_topics) if name not in counts]:
-        raise _invalid(f"The number of partitions of {_shown(missing)} does not follow from the topology.")
+        raise _invalid(f"The number of partitions of {shown(missing)} does not follow from the topology.")
     _copartition(topology, counts, set(fixed), set(open_topics) - set(fixed))
     return counts
 
@@ -285,7 +285,8 @@ def _copartition(topology: Topology, counts: dict[str, int], fixed: set[str], fl
             counts.update(dict.fromkeys(group & flexible, size))
 
 
-def _shown(names: Iterable[str]) -> str:
+def shown(names: Iterable[str], most: int = _SHOWN) -> str:
+    """The first ones, and how many others there are."""
     ordered = sorted(names)
-    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return ", ".join(ordered[:_SHOWN]) + more
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(ordered[:most]) + more
