@@ -21,6 +21,7 @@ from kafkalite.coordinators.shares.decisions.shared_partition import SharedParti
 from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Offset
+from tests.support.calls import calls
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
 _LIMITS = DeliveryLimits(lock_ms=10, delivery_count=3, record_locks=12)
@@ -406,3 +407,19 @@ def test_a_record_at_its_last_delivery_comes_alone() -> None:
     assert partition.acquire("a", 1, log, WantedRecords(100), 20) == [Acquired(1, 1, 3)]
     with pytest.raises(ApiError):
         partition.acknowledge("b", [Acknowledgement(0, 0, [1])], 20)
+
+
+def test_single_records_cost_as_much_as_they_are() -> None:
+    """For each of them all that the fetch had acquired was added up again: half a second of the loop with 10,000."""
+
+    def cost(number: int) -> int:
+        limits = DeliveryLimits(record_locks=10_000, delivery_count=25)
+        partition = SharedPartition(Offset(0), (), limits)
+        log = [LogBatch(0, number - 1)]
+        partition.acquire("m", 0, log, WantedRecords(number), 0)
+        partition.acknowledge("m", [Acknowledgement(0, number - 1, [1, 2] * (number // 2))], 1)
+        partition.begin_write()
+        partition.end_write(is_stored=True)
+        return calls(lambda: partition.acquire("m", 0, log, WantedRecords(number), 2))
+
+    assert cost(2_000) < 12 * cost(200)

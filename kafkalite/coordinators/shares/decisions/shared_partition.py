@@ -10,6 +10,7 @@ Times are milliseconds of a clock that does not go back. Source: Kafka's SharePa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kafkalite.coordinators.shares.decisions.deliveries import (
@@ -122,6 +123,7 @@ class SharedPartition:
         fewer and fewer come together, at the last delivery one, so that one bad record spoils few others.
         """
         got: list[tuple[int, int, int]] = []
+        counts: Counter[int] = Counter()
         deadline_ms = now_ms + self.limits.lock_ms
         left = wanted.records
         cursor = max(read_from, self._runs.start)
@@ -136,7 +138,7 @@ class SharedPartition:
             if not batch.is_delivered:
                 self._archive_free(first, last)
             else:
-                taken = self._acquire_within(member, batch, first, left, wanted, deadline_ms, got)
+                taken = self._acquire_within(member, batch, first, left, wanted, deadline_ms, got, counts)
                 if taken is None:
                     break
                 left -= taken
@@ -155,6 +157,7 @@ class SharedPartition:
         wanted: WantedRecords,
         deadline_ms: int,
         got: list[tuple[int, int, int]],
+        counts: Counter[int],
     ) -> int | None:
         """Acquire what is free of one batch from `first` on, `left` of it at most if that is exact; the number of records, None if no more may be acquired."""
         last, most = batch.last, left if wanted.is_exact else None
@@ -165,7 +168,7 @@ class SharedPartition:
             low, high = max(run.first, first), min(run.last, last)
             if most is not None:
                 high = min(high, low + most - taken - 1)
-            count = sum(end - begin + 1 for begin, end, times in got if times == run.delivery_count + 1)
+            count = counts[run.delivery_count + 1]
             size = max(last - batch.first + 1, min(count + len(run), wanted.batch_size))
             together = most_together(run.delivery_count, self.limits.delivery_count, size)
             if got and run.delivery_count + 1 != got[-1][2] and (together is not None or self._is_alone(got)):
@@ -177,6 +180,7 @@ class SharedPartition:
             for part in self._runs.between(low, high):
                 self._hold(part, member, deadline_ms)
                 got.append((part.first, part.last, part.delivery_count))
+                counts[part.delivery_count] += len(part)
             taken += high - low + 1
             if together is not None and high < min(run.last, last):
                 return None
@@ -194,6 +198,7 @@ class SharedPartition:
                 assert added is not None
                 self._hold(added, member, deadline_ms)
                 got.append((added.first, added.last, added.delivery_count))
+                counts[added.delivery_count] += len(added)
             if new < last:
                 return None
         return taken
