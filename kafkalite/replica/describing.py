@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of problems of one kind that are listed individually; the rest is counted.
 MAX_DETAILS = 20
+#: Replicas described between two yields: about a millisecond.
+_STEP = 100
 
 
 class Describing:
@@ -61,6 +63,18 @@ class Describing:
 
     def describe(self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()) -> DescribeReplicasResponse:
         """Every replica hosted here, those of `topics`, or of them only `partitions` (invariant 12)."""
+        steps = self.describing(topics, partitions)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: DescribeReplicasResponse = end.value
+                return found
+
+    def describing(
+        self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()
+    ) -> Generator[None, None, DescribeReplicasResponse]:
+        """The same in steps: anybody may ask, and a node may have many replicas."""
         broker_id, broker_epoch = self._identity()
         if partitions:
             found = [self._hosted.get(TopicPartition(topic, number)) for topic, number in sorted(set(partitions))]
@@ -70,7 +84,13 @@ class Describing:
         else:
             chosen = self._hosted.all()
         chosen.sort(key=lambda partition: partition.topic_partition)
-        return DescribeReplicasResponse(broker_id, broker_epoch, tuple(self._one(partition) for partition in chosen))
+        replicas: list[ReplicaDescription] = []
+        for number, partition in enumerate(chosen, 1):
+            if self._hosted.get(partition.topic_partition) is partition:  # else it has gone since the first step
+                replicas.append(self._one(partition))
+            if not number % _STEP:
+                yield
+        return DescribeReplicasResponse(broker_id, broker_epoch, tuple(replicas))
 
     def _one(self, partition: Partition) -> ReplicaDescription:
         topic, number = partition.topic_partition
