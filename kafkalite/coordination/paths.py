@@ -16,6 +16,8 @@ DECOY_KEY = "/cluster/decoy_key"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
+#: How often each broker has started.
+BROKER_STARTS = "/brokers/starts"
 TOPICS = "/brokers/topics"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
@@ -63,6 +65,7 @@ PERSISTENT = (
     "/admin",
     "/brokers",
     BROKER_IDS,
+    BROKER_STARTS,
     TOPICS,
     "/cluster",
     "/config",
@@ -86,6 +89,11 @@ PERSISTENT = (
 def broker(broker_id: int) -> str:
     """The registration of a broker (ephemeral)."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_starts(broker_id: int) -> str:
+    """How often a broker has started."""
+    return f"{BROKER_STARTS}/{broker_id}"
 
 
 def decimal(name: str) -> int | None:

@@ -148,6 +148,20 @@ async def register_broker(
             )
 
 
+async def starts(coordinator: Coordinator, broker_id: BrokerId) -> int:
+    """How often the broker has started and registered; 0 if that is not known. Raises the seam's errors."""
+    [found] = await retrying(lambda: coordinator.get_many([paths.broker_starts(broker_id)]))
+    text = b"" if found is None else found[0]
+    return int(text) if text.isdigit() and len(text) < 20 else 0
+
+
+async def record_starts(coordinator: Coordinator, broker_id: BrokerId, number: int) -> None:
+    """Its directories have this number already. Safe to repeat. Raises the seam's errors."""
+    path = paths.broker_starts(broker_id)
+    await retrying(lambda: coordinator.ensure_path(path))
+    await retrying(lambda: coordinator.set(path, b"%d" % number))
+
+
 async def change_registration(
     coordinator: Coordinator, broker_id: BrokerId, change: Callable[[BrokerZnode], BrokerZnode]
 ) -> bool:

@@ -26,6 +26,8 @@ INCOMPLETE = ".kafkalite-incomplete"
 #: Ours: the boot id of the host that used the directory last; logs that may lack committed records (as offsets, all 0).
 BOOT = ".kafkalite-boot"
 DOUBTFUL = ".kafkalite-doubtful"
+#: Ours: the number of the node's start that used the directory last; ZooKeeper has it too.
+STARTS = ".kafkalite-starts"
 
 
 #: Ours, in a partition's directory: offsets are missing in this log. Recovery then accepts gaps where a loss of power, or a
@@ -143,3 +145,14 @@ def decode_meta_properties(data: bytes) -> tuple[str, int]:
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
     """Kafka 3.7 and later put the epoch of the last registration there (KIP-966); older ones leave it empty."""
     return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
+
+
+def encode_starts(number: int) -> bytes:
+    """How often the node has started."""
+    return f"{number}\n".encode()
+
+
+def decode_starts(data: bytes) -> int:
+    """0 if the file is damaged: the directory counts as older than every start that is known."""
+    text = data.strip()
+    return int(text) if data.endswith(b"\n") and text.isdigit() and len(text) < 20 else 0

@@ -1,8 +1,11 @@
-"""Logs that may lack committed records: their host has lost its power, or bytes are missing (ADR 16).
+"""Logs that may lack committed records: their host has lost its power, bytes are missing, or an old copy was put back (ADR 16).
 
 A process that is killed loses nothing: what it wrote is in the kernel's memory. So an id of that memory is kept in every log
 directory: it changes with each boot, and with each mount of the file system. If it has changed at a start, and there is no
 marker of a clean stop, the kernel's memory was lost. A doubt survives restarts until the replica has caught up with a leader.
+
+The marker says nothing about what came after it: a snapshot of a node that was stopped has it, too. So every start has a number, which
+is in ZooKeeper and in every log directory that the start used. A directory with a smaller one than ZooKeeper's is an old copy, or was away.
 """
 
 from __future__ import annotations
@@ -27,15 +30,19 @@ class UncertainEnds:
         self._directory = directory
         self._path = f"{directory}/{checkpoints.DOUBTFUL}"
         self._boot = f"{directory}/{checkpoints.BOOT}"
+        self._starts_path = f"{directory}/{checkpoints.STARTS}"
         self.logs: set[TopicPartition] = set()
         #: None: the list of an earlier process cannot be read, and any log may have been in it.
         self._saved: frozenset[TopicPartition] | None = frozenset()
         #: The host may have been without power, or the file system unmounted, since the directory was last in use; and there is no marker
         #: of a clean stop.
         self.has_rebooted = self.lost_power = False
+        #: The node has run without this directory, or with a newer one in its place.
+        self.is_behind = False
+        self._starts = 0
 
-    def open(self, *, clean: bool, is_new: bool) -> None:
-        """Read the files of an earlier process."""
+    def open(self, *, clean: bool, is_new: bool, starts: int) -> None:
+        """Read the files of an earlier process. `starts`: how many of this node ZooKeeper knows, without this one."""
         self.logs, self._saved = set(), frozenset()
         if self._disk.exists(self._path):
             try:
@@ -48,6 +55,15 @@ class UncertainEnds:
         before = self._disk.read_file(self._boot) if self._disk.exists(self._boot) else b""
         self.has_rebooted = not is_new and (not boot or before != boot.encode())
         self.lost_power = self.has_rebooted and not clean
+        self._starts = starts
+        # An empty directory is no copy; what it lacks is reported as missing.
+        self.is_behind = self._last_start() < starts and (not is_new or self._disk.exists(self._starts_path))
+        if self.is_behind:
+            _log.warning("log_dir.behind", directory=self._directory, start=self._last_start(), last_start=starts)
+
+    def _last_start(self) -> int:
+        there = self._disk.exists(self._starts_path)
+        return checkpoints.decode_starts(self._disk.read_file(self._starts_path)) if there else 0
 
     def take(
         self,
@@ -68,15 +84,20 @@ class UncertainEnds:
         if self.has_rebooted:
             self.logs.update(tp for tp in there if tp not in closed and not found[tp].log_flush_before_ack)
         self.logs.update(log.topic_partition for log in logs if lacks_bytes(log, high_watermarks))
-        if self._saved is None:
+        if self.is_behind or self._saved is None:
             self.logs |= there
         self.logs &= there
         self.save(durable=True)
         boot = self._disk.page_cache_id(self._directory)
         if boot and (not self._disk.exists(self._boot) or self._disk.read_file(self._boot) != boot.encode()):
             self._disk.write_file_atomic(self._boot, boot.encode())
+        # ZooKeeper hears of this start afterwards: a node that dies in between is not behind.
+        if self._last_start() != self._starts + 1:
+            self._disk.write_file_atomic(self._starts_path, checkpoints.encode_starts(self._starts + 1))
         if self.logs:
-            _log.warning("logs.doubtful", file=self._path, logs=len(self.logs), lost_power=self.lost_power)
+            _log.warning(
+                "logs.doubtful", file=self._path, logs=len(self.logs), lost_power=self.lost_power, behind=self.is_behind
+            )
 
     def save(self, *, durable: bool) -> None:
         """Write them if they have changed. A doubt that is over may stay in the file for a while, which is safe."""

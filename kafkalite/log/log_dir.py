@@ -161,8 +161,11 @@ class LogDir:
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    def open(self, cluster_id: str, broker_id: int) -> None:
+    def open(self, cluster_id: str, broker_id: int, starts: int) -> None:
         """Make it, lock it, check whose it is, read the checkpoints.
+
+        Args:
+            starts: of this node, before this one (kafkalite.log.doubts).
 
         Raises:
             StartupRefused: another process has it, or it is another cluster's or another broker's. OSError.
@@ -194,7 +197,9 @@ class LogDir:
             self._disk.write_file_atomic(meta, checkpoints.encode_meta_properties(cluster_id, broker_id))
         self.is_incomplete = self._disk.exists(self._file(checkpoints.INCOMPLETE))
         self.clean = self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN))
-        self.doubts.open(clean=self.clean, is_new=is_new)
+        self.doubts.open(clean=self.clean, is_new=is_new, starts=starts)
+        # The marker of a clean stop is that of an earlier life.
+        self.clean = self.clean and not self.doubts.is_behind
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         self.log_starts = self._read_offsets(checkpoints.LOG_STARTS)

@@ -80,6 +80,7 @@ class Opening:
         self.is_complete = False
         #: Directories that are being opened again.
         self._returning: set[str] = set()
+        self._starts = 0
 
     async def start(
         self,
@@ -87,19 +88,22 @@ class Opening:
         broker_id: int,
         topic_configs: Mapping[str, Mapping[str, str]],
         topic_ids: Callable[[Sequence[str]], Awaitable[Mapping[str, TopicId]]] | None = None,
+        starts: int = 0,
     ) -> None:
         """Lock and check the directories, open every log in them.
 
         Args:
             topic_ids: asked for topics of which there are logs with different ids: the ids now, of those that exist.
+            starts: of this node that ZooKeeper knows, without this one.
 
         Raises:
             StartupRefused: a directory is taken or somebody else's, or none of them works.
         """
+        self._starts = starts
         try:
             for log_dir in self._pool.dirs.values():
                 try:
-                    await self._in_time(log_dir, partial(log_dir.open, cluster_id, broker_id))
+                    await self._in_time(log_dir, partial(log_dir.open, cluster_id, broker_id, starts))
                 except OSError as error:
                     self._failures.dir_failed(dir_error(log_dir, "opening", error))
         except StartupRefused:
@@ -329,7 +333,7 @@ class Opening:
         def reopen() -> None:
             before.release()
             try:
-                log_dir.open(cluster_id, broker_id)
+                log_dir.open(cluster_id, broker_id, self._starts)
             finally:
                 if not log_dir.online:  # too late: nobody waits for it any more
                     log_dir.release()
@@ -353,6 +357,11 @@ class Opening:
             return False
         # With log.flush.before.ack what is acknowledged is on the disk.
         return lost.extent > log.extent and not log.config.log_flush_before_ack
+
+    @property
+    def start_number(self) -> int:
+        """Of this start of the node; every directory in use has it."""
+        return self._starts + 1
 
     def may_miss_logs(self) -> str:
         """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""

@@ -133,8 +133,8 @@ class LogPool:
 
     @property
     def lost_power(self) -> bool:
-        """Whether the host may have been without power since these directories were last in use."""
-        return any(log_dir.doubts.lost_power for log_dir in self.dirs.values())
+        """Whether the host may have been without power since these directories were last in use, or one of them is an old copy."""
+        return any(log_dir.doubts.lost_power or log_dir.doubts.is_behind for log_dir in self.dirs.values())
 
     @property
     def unclean_start(self) -> bool:

@@ -122,6 +122,9 @@ class ClusterMembership:
                 dead_sessions=self.sessions.ids(),
             )
             self._local.broker_epoch = epoch
+            if self._introduced is None:
+                # Before it leads: from here on a copy of its directories that is older is behind.
+                await registration.record_starts(coordinator, self._local.broker_id, self._logs.opening.start_number)
             if self._introduced is not None or not self._logs.pool.unclean_start:
                 await self._replicas.session_roles.on_session(coordinator)  # docs/adr/0008
             self._introduced = coordinator

@@ -364,11 +364,13 @@ class Node:
             key = await in_session(lambda session: registration.decoy_key(session, self.env.entropy))
             security.use_decoy_key(key)
         await self._membership.load()
+        starts = await in_session(lambda session: registration.starts(session, self.local.broker_id))
         await self.logs.opening.start(
             self.local.cluster_id,
             self.local.broker_id,
             self.settings.configs.topics(),
             lambda names: in_session(lambda session: topic_ids(session, self.local.cluster_id, names)),
+            starts,
         )
         self._membership.sessions.load()
         if self.security is not None and self.security.remote_keys is not None:

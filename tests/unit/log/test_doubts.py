@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from copy import deepcopy
 
 import pytest
 
@@ -192,3 +193,44 @@ async def test_a_log_that_is_opened_by_order_and_was_cut_is_in_doubt() -> None:
     assert again is not None and again.log_end_offset == 4 and manager.pool.doubtful() == [tp(0)]
     host.disk.process_crash()
     assert (await host.manager()).pool.doubtful() == [tp(0)]
+
+
+async def test_an_old_copy_of_a_node_that_was_stopped_is_in_doubt() -> None:
+    """A directory is copied while the node is stopped, the node goes on, and the copy is put back: its marker of a clean stop proves nothing."""
+    host = Host("/d1")
+    await (await one_log(host)).close()
+    copy = deepcopy(host.disk.entries)
+    manager = await host.manager(starts=1)
+    assert manager.pool.doubtful() == [] and not manager.pool.unclean_start
+    await manager.close()
+    host.disk.entries = copy
+    manager = await host.manager(starts=2)
+    assert manager.pool.doubtful() == [tp(0)] and manager.pool.unclean_start and manager.pool.lost_power
+    host.disk.process_crash()
+    # It has started with this directory now, but nobody has led it yet.
+    assert (await host.manager(starts=2)).pool.doubtful() == [tp(0)]
+    host.disk.process_crash()
+    manager = await host.manager(starts=3)
+    assert manager.pool.doubtful() == [tp(0)] and not manager.pool.lost_power
+
+
+async def test_an_old_copy_is_in_doubt_though_it_is_flushed_before_acknowledgement() -> None:
+    host = Host("/d1")
+    await (await one_log(host)).close()
+    manager = await host.manager(starts=3, t={"log.flush.before.ack": "true"})
+    assert manager.pool.doubtful() == [tp(0)]
+
+
+async def test_a_node_that_dies_before_zookeeper_hears_of_its_start_is_not_behind() -> None:
+    host = Host("/d1")
+    await (await one_log(host)).close()
+    await host.manager(starts=0)
+    host.disk.process_crash()
+    manager = await host.manager(starts=0)
+    assert manager.pool.doubtful() == [] and not manager.pool.lost_power
+
+
+async def test_a_new_directory_is_not_behind() -> None:
+    host = Host("/d1")
+    manager = await host.manager(starts=7)
+    assert not manager.pool.lost_power and manager.pool.doubtful() == []

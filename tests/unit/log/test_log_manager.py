@@ -24,7 +24,9 @@ class Host:
         self.dirs = dirs or ("/d1", "/d2", "/d3")
         self.failed: list[str] = []
 
-    async def manager(self, cluster_id: str = "cluster", broker_id: int = 1, **topics: dict[str, str]) -> LogManager:
+    async def manager(
+        self, cluster_id: str = "cluster", broker_id: int = 1, *, starts: int = 0, **topics: dict[str, str]
+    ) -> LogManager:
         manager = hosted(
             LogManager(
                 BrokerConfig(log_dirs=self.dirs, stray_delete_delay_ms=5000),
@@ -34,7 +36,7 @@ class Host:
             ),
             on_dir_failed=lambda directory, _: self.failed.append(directory),
         )
-        await manager.opening.start(cluster_id, broker_id, topics)
+        await manager.opening.start(cluster_id, broker_id, topics, starts=starts)
         return manager
 
 

@@ -1,0 +1,64 @@
+"""A copy of a real node's directories that was made while it was stopped is put back later (ADR 16)."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import EARLIEST, Consumer
+from kafkalite.client.producer import Producer
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import TopicPartition
+from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.processes import ProcessCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
+
+SETTINGS = {"zookeeper.session.timeout.ms": 6_000, "min.insync.replicas": 2, "http.port": -1}
+
+
+async def write(client: AsyncClient, first: int, count: int) -> None:
+    async with Producer(client) as producer:
+        for number in range(first, first + count):
+            await producer.send("t", None, b"%d" % number)
+
+
+async def read(client: AsyncClient, count: int) -> list[int]:
+    values: list[int] = []
+    async with Consumer(client) as consumer, asyncio.timeout(60):
+        consumer.assign({TopicPartition("t", 0): EARLIEST})
+        while len(values) < count:
+            values += [int(record.value or b"") for record in await consumer.poll(timeout_s=0.5)]
+    return values
+
+
+@pytest.mark.checklist("F14")
+async def test_the_last_one_in_sync_does_not_lead_with_an_old_copy(tmp_path: Path) -> None:
+    """It did, and the eligible replica cut what had been acknowledged since the copy was made."""
+    with ProcessCluster(tmp_path, nodes=3, settings=SETTINGS) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 3)])
+            await write(client, 0, 50)
+            assert cluster.nodes[1].terminate() == 0
+            shutil.copytree(tmp_path / "node-1", tmp_path / "copy")
+            cluster.restart(1)
+            await wait_in_sync(cluster, "t", 3)
+            await write(client, 50, 50)
+            cluster.nodes[2].kill()
+            await write(client, 100, 50)
+        cluster.nodes[3].kill()
+        async with AsyncClient.connect([cluster.kafka(1)]) as client, asyncio.timeout(60):
+            while (await client.metadata(["t"])).topics[0].partitions[0].isr != (1,):
+                await asyncio.sleep(0.1)
+        cluster.nodes[1].kill()
+        shutil.rmtree(tmp_path / "node-1")
+        (tmp_path / "copy").rename(tmp_path / "node-1")
+        for node in (1, 3, 2):
+            cluster.restart(node)
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await wait_in_sync(cluster, "t", 3)
+            assert await read(client, 150) == list(range(150))
