@@ -5,13 +5,14 @@ inputs are always FTR and what is in ZooKeeper now, so that a new controller goe
 
 The KIP's own formula is repaired (invariants C14 to C16): it computes a number that it never uses, and taken literally
 grows the replica list for good. Here a step never leaves fewer replicas than min(|CR|, |FTR|), and while the
-ISR is below min.insync.replicas it adds what is missing, even over the cap, and drops nothing.
+ISR is below min.insync.replicas it adds what is missing, if that is alive, even over the cap, and drops nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from kafkalite.controller.decisions.events import UNLIMITED
 from kafkalite.model import BrokerId, Replicas
 
 
@@ -32,7 +33,8 @@ def next_step(
         current: CR, in order.
         isr: the present ISR. The caller waits until it contains the replicas that were added before (invariant C16).
         live: brokers that can be added now.
-        max_replicas: R, reassignment.parallel.replica.count >= 1: how many are added, and how many dropped, at once.
+        max_replicas: R, reassignment.parallel.replica.count >= 1: how many are added, and how many dropped, at once. UNLIMITED: the
+            whole move is one step, as before the KIP.
         most_replicas: where a request replaces another whose replicas are still there, these go before more come.
     Returns:
         TR; equal to `current` while the step must wait (targets offline); equal to `final` in the last step.
@@ -43,7 +45,7 @@ def next_step(
     addable = [replica for replica in final if replica not in current and replica in live]
     missing_in_sync = max(0, min_insync_replicas - sum(replica in live for replica in isr))
     is_full = most_replicas is not None and len(current) >= most_replicas and not missing_in_sync
-    if addable and addable[0] == final[0] and not is_full:
+    if addable and addable[0] == final[0] and not is_full and max_replicas < UNLIMITED:
         # The preferred leader comes first and alone, so that leadership moves once; nobody goes yet.
         new = addable[: max(1, missing_in_sync)]
         return (new[0], *current, *new[1:])

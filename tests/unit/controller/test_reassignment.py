@@ -56,6 +56,7 @@ async def test_disjoint_move_with_default_limits(cluster: Cluster) -> None:
         state = cluster.state(T0)
         assert state is not None and state.leader == 4 and set(state.isr) == {4, 5, 6}
         assert copying.leaders[T0] == [1, 4]
+        assert copying.assignments[T0] == [(1, 2, 3), (4, 5, 6, 1, 2, 3), (4, 5, 6)], "one step"
         for number in (1, 2, 3):
             assert T0 not in cluster.brokers[number].roles
             stops = cluster.brokers[number].of(StopReplicaRequest)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.controller.decisions.effects import Send
-from kafkalite.controller.decisions.events import Advance, ReassignmentLimits
+from kafkalite.controller.decisions.events import UNLIMITED, Advance, ReassignmentLimits
 from kafkalite.controller.decisions.reassignment_steps import next_step
 from kafkalite.controller.decisions.reassignments import MAX_REPEATED, advance_on, on_replica_dropped, undropped
 from kafkalite.controller.decisions.state import ControllerState, Topic
@@ -60,6 +60,16 @@ def test_vectors(vector: dict[str, Any]) -> None:
         isr = current  # each step ends when all its replicas are in sync
         steps.append(list(current))
     assert steps == vector["steps"]
+
+
+@pytest.mark.checklist(68, 78)
+@pytest.mark.parametrize(("live", "step"), [([1, 2, 3, 4, 5, 6], [4, 5, 6]), ([1, 2, 3, 5, 6], [5, 6, 3])])
+def test_without_a_limit_a_move_is_one_step(live: list[int], step: list[int]) -> None:
+    """As before the KIP: the new leader does not come alone, and first."""
+    current = brokers([1, 2, 3])
+    final = brokers([4, 5, 6])
+    found = next_step(final, current, current, brokers(live), max_replicas=UNLIMITED, min_insync_replicas=1)
+    assert found == brokers(step)
 
 
 @pytest.mark.checklist(73)
