@@ -20,6 +20,7 @@ from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
     AskLogEnds,
     CloseChannel,
+    CountLosses,
     DropLeftover,
     DropRestartRequests,
     DropVanished,
@@ -373,6 +374,9 @@ class ControllerEventLoop:
                 return await self.reader.log_ends(effect, self.state)
             case WriteStates():
                 return await self._write(effect)
+            case CountLosses(partitions):
+                self._stats.unclean_elections += len(partitions)
+                _log.error("controller.unclean_elections", partitions=len(partitions), first=str(partitions[0]))
             case WriteTopics(changes):
                 written, failed = await self._storage.write_topics(changes)
                 return TopicsWritten(tuple(written), tuple(failed))
@@ -431,7 +435,6 @@ class ControllerEventLoop:
 
     async def _write(self, effect: WriteStates) -> StatesWritten:
         written, conflicts = await self._storage.write_states(effect.writes, effect.chunk)
-        self._stats.unclean_elections += effect.unclean
         self._stats.leader_elections += len(written)
         cause = _CAUSES[type(effect.purpose)]
         for number, (partition, state) in enumerate(written.items(), 1):

@@ -48,6 +48,7 @@ from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
     AskLogEnds,
     CloseChannel,
+    CountLosses,
     DropLeftover,
     DropRestartRequests,
     DropVanished,
@@ -335,6 +336,8 @@ class Script:
                 return dataclasses.replace(read, log_ends=ends, leading=leading, unanswered=self.unanswered)
             case WriteStates():
                 return self._write(effect)
+            case CountLosses(partitions):
+                say(f"losses {' '.join(map(str, partitions))}")
             case Send(broker_id, command):
                 say(f"send {broker_id} {command_text(command)}")
             case OpenChannel(broker):
@@ -442,7 +445,7 @@ class Script:
             check_election(self.state, partition, known, wanted)
             self.zxid += 1
             new = dataclasses.replace(wanted, partition_epoch=PartitionEpoch(version + 1))
-            self.output.append(f"write {partition} {state_text(new)}" + (" unclean" if effect.unclean else ""))
+            self.output.append(f"write {partition} {state_text(new)}")
             written[partition] = self.znodes[partition] = new
             self.modified[partition] = self.zxid
         return StatesWritten(written, tuple(conflicts), effect.purpose, effect.chunk)

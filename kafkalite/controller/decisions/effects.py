@@ -41,8 +41,13 @@ class WriteStates:
     writes: Mapping[TopicPartition, LeaderAndIsr]
     purpose: Purpose
     chunk: int
-    #: How many of the writes elect a replica that was not in sync.
-    unclean: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CountLosses:
+    """These partitions have got leaders that may lack committed records, and that is durable now."""
+
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +227,7 @@ Effect = (
     | WriteTopics
     | RaiseMinInsync
     | RereadTopics
+    | CountLosses
     | AdvanceReassignments
     | RemoveReassignmentRequests
     | RemovePartitionRequests

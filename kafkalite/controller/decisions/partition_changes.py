@@ -10,6 +10,7 @@ from kafkalite.controller.decisions.commands import announce_brokers, announce_c
 from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
     AskLogEnds,
+    CountLosses,
     Decision,
     DropRestartRequests,
     Effect,
@@ -118,7 +119,6 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     writes: dict[TopicPartition, LeaderAndIsr] = {}
     asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     accepted, doubts = dict(state.accepted_loss), dict(state.doubts)
-    unclean = 0
     for partition in sorted(event.states):
         replicas = state.replicas(partition)
         if replicas is None:
@@ -159,7 +159,6 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
                 asking[partition] = choice.ask
                 continue
             adopted[partition] = found
-            unclean += choice.accepts_loss
         wanted = choice.state
         if wanted is not None:
             writes[partition] = wanted
@@ -170,6 +169,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
                 doubts[partition] = dict.fromkeys(choice.doubtful, wanted.leader_epoch)
         elif found is not None and isinstance(event.purpose, PreferredElection):
             effects += _skipped(replicas, found, partition)
+    effects += _losses(state, adopted)
     # A pending change is announced once, when it is durable.
     changes = {
         partition: (state.partitions.get(partition), found)
@@ -194,10 +194,10 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     if asking:
         # The purpose is fulfilled when these are decided, too; nothing else waits for their answers.
         if writes:
-            effects.append(WriteStates(writes, Repair(), event.chunk, unclean))
+            effects.append(WriteStates(writes, Repair(), event.chunk))
         return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk)]
     if writes:
-        return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
+        return state, [*effects, WriteStates(writes, event.purpose, event.chunk)]
     return state, effects + _finished(state, event.purpose, reported=bool(commands))
 
 
@@ -417,15 +417,28 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
     changes: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {
         partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
     }
+    losses = _losses(state, event.written)
     state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
     is_announced = not isinstance(event.purpose, ControllerElected)
-    effects = announce_changes(state, changes, type(event.purpose).__name__) if is_announced else []
+    effects = losses + (announce_changes(state, changes, type(event.purpose).__name__) if is_announced else [])
     if any(_is_moving(state, partition) for partition in event.written):
         effects.append(AdvanceReassignments())
     if event.conflicts:
         # Halving makes sure of progress: in the end each partition has a transaction of its own (invariant F31).
         return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
     return state, effects + _finished(state, event.purpose, reported=bool(changes))
+
+
+def _losses(state: ControllerState, durable: Mapping[TopicPartition, LeaderAndIsr]) -> list[Effect]:
+    """Elections of leaders that may lack committed records are counted when they are known to be durable: one that loses a race is decided
+    again, and one whose write was not answered is found by the next reading."""
+    lossy = tuple(
+        partition
+        for partition, now in durable.items()
+        if state.accepted_loss.get(partition) == now.leader_epoch
+        and ((known := state.partitions.get(partition)) is None or known.leader_epoch < now.leader_epoch)
+    )
+    return [CountLosses(lossy)] if lossy else []
 
 
 def _finished(state: ControllerState, purpose: Purpose, *, reported: bool) -> list[Effect]:

@@ -162,6 +162,36 @@ async def test_nobody_in_sync_means_nobody_leads_unless_unclean(cluster: Cluster
     await until(lambda: cluster.controllers[1].problems() == ())
 
 
+@pytest.mark.checklist(19)
+@pytest.mark.parametrize("fate", list(Fate))
+async def test_each_unclean_election_counts_once(cluster: Cluster, fate: Fate) -> None:
+    """Whatever becomes of the first write: its response or request is lost, or a leader was faster in one partition of it."""
+    await running(cluster)
+    cluster.topic_configs["t"] = TopicConfig(unclean_leader_election_enable=True)
+    cluster.create_topic("t", dict.fromkeys(range(3), (1, 2)))
+    everyone = [TopicPartition("t", number) for number in range(3)]
+    await until(lambda: all(settled(cluster, each) for each in everyone))
+    for each in everyone:
+        cluster.put_state(each, 1, (1,))
+    met: list[object] = []
+
+    def first_write(host: str, request: object) -> Fate:
+        if host != "controller-1" or met or not any(isinstance(op, SetData) for op in getattr(request, "ops", ())):
+            return Fate.SERVE
+        met.append(request)
+        if fate is Fate.SERVE:
+            cluster.put_state(everyone[2], 1, (1,))
+        return fate
+
+    cluster.zookeeper.decide_fate = first_write
+    await cluster.stop_broker(1)
+    await until(
+        lambda: all(cluster.leader_and_isr(*each) == (2, (2,), 1) and settled(cluster, each) for each in everyone)
+    )
+    assert met
+    assert cluster.controllers[1].stats.unclean_elections == 3
+
+
 @pytest.mark.checklist("F5")
 async def test_bounced_broker_leaves_the_isr_before_it_is_welcomed(cluster: Cluster) -> None:
     await running(cluster)
