@@ -332,6 +332,9 @@ def _chosen(
     if repaired is None and kept is not found:
         repaired = elections.with_epoch(found, kept.leader, kept.isr, state.epoch)
     if repaired is not None:
+        is_preferred = isinstance(event.purpose, PreferredElection) and replicas[0] in repaired.isr
+        if is_preferred and replicas[0] in live and replicas[0] not in restarted and not silent:
+            repaired = dataclasses.replace(repaired, leader=replicas[0])
         lossy = repaired.leader != NO_LEADER and repaired.leader not in members(kept)
         return _Wanted(repaired, accepts_loss=lossy)
     if silent:
