@@ -57,6 +57,7 @@ def knows(node: Node, key: TopicPartition) -> bool:
     return node.metadata.partition(key) is not None
 
 
+@pytest.mark.checklist(60)
 async def test_drained_by_consumption(tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": 3, "offsets.topic.replication.factor": 2}
     async with LoopbackCluster(tmp_path, nodes=3, settings=settings) as cluster:

@@ -1,16 +1,20 @@
-"""Orders to add and to remove partitions that are refused: nothing of them is written."""
+"""Orders to add and to remove partitions that are refused, and what becomes of elections."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
 from kafkalite.admin.partitions import PartitionAdmin
-from kafkalite.coordination import paths
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
+from kafkalite.coordination.coordinator import Delete
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.reassignment import ElectLeadersRequest
 from kafkalite.extension.messages.topics import AddPartitionsRequest, NewPartitions, NewTopic, RemovePartitionsRequest
-from kafkalite.model import BrokerId
+from kafkalite.model import BrokerId, TopicPartition
+from tests.support.waiting import until
 from tests.unit.admin.test_topic_admin import create, orders
 from tests.unit.controller.cluster import Cluster
 
@@ -61,3 +65,32 @@ async def test_an_empty_list_of_replicas_is_no_list_of_replicas(cluster: Cluster
     )
     fewer = (await admin.add(AddPartitionsRequest((NewPartitions("t", 5, ()),), timeout_ms=100))).topics[0]
     assert fewer.error == ErrorCode.INVALID_PARTITIONS
+
+
+@pytest.mark.checklist(10)
+async def test_an_election_says_where_the_leader_stayed(cluster: Cluster) -> None:
+    admin = await admin_of(cluster, "t")
+    zk = cluster.zookeeper
+    found = zk.peek(paths.topic("t"))
+    assert found is not None
+    replicas = topic_znodes.decode_topic(found[0]).partitions
+    partitions = [TopicPartition("t", number) for number in range(3)]
+    for partition in partitions[1:]:
+        cluster.put_state(partition, replicas[partition.partition][1], replicas[partition.partition][1:])
+    cluster.put_state(partitions[0], replicas[0][0], replicas[0])
+    wanted = (*((each.topic, each.partition) for each in partitions), ("t", 9))
+    asking = asyncio.create_task(admin.elect(ElectLeadersRequest(wanted, timeout_ms=60_000)))
+    await until(lambda: zk.peek(paths.PREFERRED_REPLICA_ELECTION) is not None)
+    request = zk.peek(paths.PREFERRED_REPLICA_ELECTION)
+    assert request is not None
+    assert admin_znodes.decode_preferred_election(request[0]).partitions == tuple(partitions[1:])
+    # As the controller does where the preferred one is in sync.
+    cluster.put_state(partitions[1], replicas[1][0], replicas[1], leader_epoch=1)
+    zk.poke(Delete(paths.PREFERRED_REPLICA_ELECTION))
+    results = (await asking).partitions
+    assert {each.partition: (each.error, each.message) for each in results} == {
+        0: (ErrorCode.ELECTION_NOT_NEEDED, "no election is needed"),
+        1: (ErrorCode.NONE, ""),
+        2: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"preferred leader {replicas[2][0]} is not in sync"),
+        9: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no partition t-9"),
+    }

@@ -7,12 +7,15 @@ import json
 from functools import partial
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalite.config import TopicConfig
 from kafkalite.controller import event_loop
 from kafkalite.coordination import admin_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Create, Delete, SetData
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.handling import RpcRequest
 from kafkalite.rpc.messages.control import (
     ControlledShutdownRequest,
     IsrChange,
@@ -23,7 +26,7 @@ from kafkalite.rpc.messages.control import (
 )
 from kafkalite.testing.simulated.zookeeper import Fate
 from tests.support.waiting import until
-from tests.unit.controller.cluster import Cluster, running
+from tests.unit.controller.cluster import Cluster, FakeBroker, running
 
 T0 = TopicPartition("t", 0)
 
@@ -192,7 +195,7 @@ async def test_each_unclean_election_counts_once(cluster: Cluster, fate: Fate) -
     assert cluster.controllers[1].stats.unclean_elections == 3
 
 
-@pytest.mark.checklist("F5")
+@pytest.mark.checklist(15, "F5")
 async def test_bounced_broker_leaves_the_isr_before_it_is_welcomed(cluster: Cluster) -> None:
     await running(cluster)
     cluster.create_topic("t", {0: (1, 2, 3)})
@@ -263,7 +266,7 @@ async def test_a_broker_that_bounced_while_nobody_was_controller_leads_in_a_new_
     assert {entry.topic: entry.leader_epoch for entry in first.partitions} == {"alone": 1, "t": 1}
 
 
-@pytest.mark.checklist("F4")
+@pytest.mark.checklist(20, "F4")
 async def test_zombie_controller_changes_nothing_and_resigns(cluster: Cluster) -> None:
     await running(cluster)
     cluster.create_topic("t", {0: (1, 2, 3)})
@@ -396,17 +399,42 @@ async def test_hung_broker_delays_no_other_and_is_reported() -> None:
     try:
         await running(cluster)
         hung = cluster.brokers[3].hung = asyncio.Event()
-        for number in range(5):
-            partition = TopicPartition(f"t{number}", 0)
-            cluster.create_topic(partition.topic, {0: (1, 2, 3)})
-            await until(partial(cluster.brokers[1].metadata.__contains__, partition))
-        await until(lambda: "command.unanswered" in [each.what for each in cluster.controllers[1].problems()])
+        with capture_logs() as lines:
+            for number in range(5):
+                partition = TopicPartition(f"t{number}", 0)
+                cluster.create_topic(partition.topic, {0: (1, 2, 3)})
+                await until(partial(cluster.brokers[1].metadata.__contains__, partition))
+            await until(lambda: "command.unanswered" in [each.what for each in cluster.controllers[1].problems()])
+            await until(lambda: "controller.command_unanswered" in [line["event"] for line in lines])
+        (alert,) = [line for line in lines if line["event"] == "controller.command_unanswered"]
+        assert (alert["log_level"], alert["broker"]) == ("error", 3)
+        assert cluster.controllers[1].stats.rpcs_failed.total() > 0
         hung.set()
         cluster.brokers[3].hung = None
         await until(lambda: len(cluster.brokers[3].roles) == 5)
         await until(lambda: cluster.controllers[1].problems() == ())
     finally:
         await cluster.close()
+
+
+@pytest.mark.checklist(14)
+async def test_a_command_is_repeated_until_the_broker_answers(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running(cluster)
+    answer, lost = cluster._answer, [1, 2, 3, 4]
+
+    def lose(broker: FakeBroker, request: RpcRequest) -> object:
+        if broker.broker_id == 3 and lost:
+            lost.pop()
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "not carried out")
+        return answer(broker, request)
+
+    monkeypatch.setattr(cluster, "_answer", lose)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: settled(cluster) and T0 in cluster.brokers[3].roles)
+    assert not lost
+    assert cluster.controllers[1].stats.rpcs_failed["LeaderAndIsrRequest"] == 4
 
 
 @pytest.mark.checklist("F31")

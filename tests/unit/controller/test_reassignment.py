@@ -6,8 +6,11 @@ import json
 
 import pytest
 
+from kafkalite.controller import event_loop
+from kafkalite.controller.cluster_reading import ClusterReader
+from kafkalite.controller.sources import NewsSource
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
-from kafkalite.coordination.coordinator import Create, Delete, SetData
+from kafkalite.coordination.coordinator import Create, Delete, SetData, Watch
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import StopReplicaRequest
 from tests.support.waiting import until
@@ -74,6 +77,46 @@ async def test_an_order_of_nothing_is_removed(cluster: Cluster) -> None:
     await until(lambda: cluster.leader_and_isr("t") == (1, (1, 2, 3), 0))
     order(cluster, {})
     await until(lambda: done(cluster))
+
+
+@pytest.mark.checklist(41)
+async def test_a_request_that_no_watch_reports_is_found_by_the_clock(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert event_loop.TICK_S * event_loop.TICKS_PER_FULL_READ == 30
+    monkeypatch.setattr(event_loop, "TICK_S", 0.05)
+    watch = ClusterReader.watch
+
+    def deaf(reader: ClusterReader, source: NewsSource) -> Watch:
+        return (lambda: None) if source is NewsSource.REASSIGNMENT else watch(reader, source)
+
+    monkeypatch.setattr(ClusterReader, "watch", deaf)
+    await running(cluster, 4)
+    cluster.create_topic("t", {0: (1, 2)})
+    async with Copying(cluster, "t"):
+        await until(lambda: cluster.state(T0) is not None)
+        order(cluster, {T0: (3, 4)})
+        await until(lambda: done(cluster))
+
+
+@pytest.mark.checklist(41, 69)
+async def test_a_limit_that_nobody_reports_counts_at_the_next_tick(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "TICK_S", 0.05)
+    monkeypatch.setattr(event_loop, "TICKS_PER_FULL_READ", 2**40)
+    cluster.cluster_settings["reassignment.parallel.partition.count"] = "1"
+    await running(cluster)
+    cluster.create_topic("t", {0: (1,), 1: (1,)})
+    async with Copying(cluster, "t") as copying:
+        copying.held = {2}
+        await until(lambda: cluster.state(TopicPartition("t", 1)) is not None)
+        order(cluster, {T0: (1, 2), TopicPartition("t", 1): (1, 3)})
+        await until(lambda: copying.existing("t").partitions[0] == (1, 2))
+        assert not copying.existing("t").moves[1].step
+        cluster.cluster_settings["reassignment.parallel.partition.count"] = "2"
+        await until(lambda: copying.existing("t").partitions[1] == (1, 3))
+        assert copying.existing("t").moves[0].step == (1, 2), "the step under way is as it was"
 
 
 @pytest.mark.checklist(68, "C16")

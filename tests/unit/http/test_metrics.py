@@ -10,6 +10,7 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkalite.client.admin.groups import Groups
@@ -41,6 +42,7 @@ def samples_of(name: str, kind: str) -> set[str]:
     return {f"{name}_bucket", f"{name}_sum", f"{name}_count"} if kind == HISTOGRAM else {name}
 
 
+@pytest.mark.checklist(61)
 async def test_a_working_cluster_tells_every_metric() -> None:
     async with cluster(3) as running, AsyncClient.connect(running.bootstrap) as client:
         await client.create_topics([NewTopic("counted", 3, 3, configs={"min.insync.replicas": "2"})])
@@ -88,6 +90,9 @@ async def test_a_working_cluster_tells_every_metric() -> None:
         in_, out = (total(f"kafka_server_brokertopicmetrics_replicationbytes{way}_total") for way in ("in", "out"))
         assert in_ == out >= 2 * written
         assert total("kafka_controller_kafkacontroller_activecontrollercount") == 1
+        names = ("detected", "read", "decided", "written", "sent", "acked")
+        elected = [total("kafkalite_controller_failover_milliseconds", "controller", name) for name in names]
+        assert 0 < elected[0] <= elected[1] <= elected[2] <= elected[4] <= elected[5]
         assert total("kafka_controller_kafkacontroller_activebrokercount") == 3
         assert total("kafka_server_sessionexpirelistener_sessionstate", "connected") == 3
         assert total("kafka_coordinator_group_groupmetadatamanager_numoffsets") == 1

@@ -127,6 +127,7 @@ async def test_the_second_sweep_takes_states_of_removed_partitions(broker: Broke
     await begins_again(broker, client)
 
 
+@pytest.mark.checklist(60)
 async def test_the_second_sweep_takes_offsets_of_removed_partitions(broker: Broker) -> None:
     await broker.create("t", 2)
     client = await broker.client()

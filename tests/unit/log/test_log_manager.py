@@ -47,6 +47,7 @@ def tp(number: int) -> TopicPartition:
 CONFIG = TopicConfig()
 
 
+@pytest.mark.checklist(39)
 async def test_a_clean_stop_keeps_everything_and_says_so() -> None:
     host = Host()
     manager = await host.manager()

@@ -19,11 +19,12 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer_membership import ConsumerMembership
 from kafkalite.client.membership import Membership, MemberSubscription, range_assignment
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic, RemovePartitionsRequest, RemovePartitionsResponse
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.consumer_protocol import assigned_partitions, assignment, subscribed, subscription
-from kafkalite.testing.cluster import ThreadedCluster
+from kafkalite.testing.cluster import ThreadedCluster, cluster
 from tests.cluster.running import environment
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
 _QUICK = {
@@ -208,3 +209,19 @@ def test_completion_completes() -> None:
         [sys.executable, "-m", "kafkalite_cli"], capture_output=True, check=False, timeout=150, env=asked
     )
     assert done.stdout.decode().strip() == "plain,groups"
+
+
+@pytest.mark.checklist(60)
+async def test_groups_forget_what_they_committed_for_a_partition_when_it_is_removed() -> None:
+    async with cluster(1, settings=_QUICK) as running, AsyncClient.connect(running.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 2, 1)])
+        groups = Groups(client)
+        await groups.commit("g", {TopicPartition("t", number): 5 for number in range(2)})
+        answer = await client.request(RemovePartitionsRequest("t", 1, timeout_ms=60_000), RemovePartitionsResponse)
+        assert (answer.error, answer.partitions, answer.is_done) == (0, (1,), True)
+
+        async def is_forgotten() -> bool:
+            _, described = await groups.describe("g")
+            return [(each.partition, each.offset) for each in described.offsets] == [(0, 5)]
+
+        await until(is_forgotten)

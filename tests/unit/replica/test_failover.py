@@ -53,6 +53,7 @@ async def test_an_old_leader_cuts_what_only_it_had(three, until):
     state = three.decide(TP, leader=-1, isr=(1, 2, 3), epoch=1)
     await three.command(2, state)
     await three.command(3, state)
+    assert not any(TP in three.node(number).manager.fetchers._of for number in (2, 3))
     for _ in range(3):
         await three.node(1).produce(TP, b"only on one", acks=1)
     assert three.node(1).partition(TP).log.log_end_offset == 8
@@ -110,12 +111,15 @@ async def test_a_thousand_waiting_acks_fail_at_once_when_leadership_goes(make_cl
 async def test_the_same_command_again_changes_nothing(three):
     await three.node(1).produce(TP, b"x")
     before = three.node(1).partition(TP).leader
+    fetchers = three.node(2).manager.fetchers
+    fetched = fetchers._of[TP].partitions[TP]
     state = three.decide(TP, leader=1, isr=(1, 2, 3), epoch=0)
     for _ in range(3):
         assert (await three.command(1, state)).partitions == ()
         assert (await three.command(2, state)).partitions == ()
     assert three.node(1).partition(TP).leader is before
     assert three.node(2).partition(TP).log.log_end_offset == 1
+    assert fetchers._of[TP].partitions[TP] is fetched, "its fetcher goes on as it was"
 
 
 @pytest.mark.checklist(13)
@@ -176,6 +180,7 @@ async def test_stop_replica_with_and_without_the_files(three, until):
     await until(lambda: three.node(2).partition(TP).high_watermark == 1)
     assert (await three.stop_replica(2, TP, epoch=0, delete=False)).partitions == ()
     assert three.node(2).manager.hosted.get(TP) is None
+    assert TP not in three.node(2).manager.fetchers._of
     assert (three.node(2).directory / "t-0").is_dir()
     await three.command(2, three.decide(TP, leader=1, isr=(1, 2, 3), epoch=0))
     assert three.node(2).partition(TP).high_watermark == 1
@@ -251,6 +256,20 @@ async def test_a_late_answer_of_the_old_leader_is_dropped(three):
     assert follower.partition(TP).leader is not None
 
 
+@pytest.mark.checklist(28)
+@pytest.mark.checklist("F3")
+async def test_an_answer_to_an_earlier_epochs_fetch_is_dropped_although_the_leader_is_the_same(three):
+    from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
+
+    follower = three.node(2)
+    fetchers = follower.manager.fetchers
+    fetchers.follow(follower.partition(TP), BrokerId(1))  # as a later epoch of leader 1 does; it is not listed yet
+    batch = bytearray(build_batch([(None, b"late")]))
+    late = ReplicaFetchedPartition("t", 0, 0, Offset(1), Offset(0), len(batch))
+    fetchers._of[TP]._take_one(late, memoryview(batch))
+    assert follower.partition(TP).log.log_end_offset == 0
+
+
 @pytest.mark.checklist(45)
 @pytest.mark.checklist("F3")
 @pytest.mark.checklist("F15")
@@ -288,7 +307,7 @@ async def test_replica_fetches_are_fenced(three):
     assert [part.error for part in answers[0].partitions] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-@pytest.mark.checklist(32)
+@pytest.mark.checklist(32, 53)
 @pytest.mark.checklist("F10")
 async def test_a_new_leader_whose_high_watermark_lags_shows_no_error_and_no_offset(three, until):
     leader = three.node(1)
@@ -347,12 +366,24 @@ async def test_a_restart_keeps_the_high_watermark_and_takes_roles_from_zookeeper
     assert node.metadata.partition(TP).leader == 1
 
 
+@pytest.mark.checklist(27)
+async def test_high_watermarks_are_saved_while_the_node_runs(make_cluster, until):
+    cluster = await make_cluster(1, **{"replica.high.watermark.checkpoint.interval.ms": 20})
+    cluster.create_topic("t", {0: (1,)})
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=0))
+    node = cluster.node(1)
+    await node.produce(TP, b"x")
+    saved = node.directory / "replication-offset-checkpoint"
+    await until(lambda: saved.exists() and saved.read_text().splitlines()[2:] == ["t 0 1"])
+
+
 @pytest.mark.checklist(12)
 async def test_describe_tells_what_each_replica_knows(three, until):
     await three.node(1).produce(TP, b"x")
     await until(lambda: three.node(2).partition(TP).high_watermark == 1)
     (own,) = three.node(1).manager.describing.describe(()).replicas
     assert (own.is_leader, own.isr, own.high_watermark, own.log_end_offset) == (True, (1, 2, 3), 1, 1)
+    assert (own.replicas, own.partition_epoch) == ((1, 2, 3), three.state(TP).partition_epoch)
     assert [(f.broker_id, f.log_end_offset) for f in own.followers] == [(2, 1), (3, 1)]
     (other,) = three.node(2).manager.describing.describe(["t", "t"]).replicas
     assert (other.is_leader, other.leader, other.high_watermark, other.followers) == (False, 1, 1, ())

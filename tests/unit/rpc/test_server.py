@@ -104,6 +104,7 @@ async def test_refusals_cross_as_their_code(rig: Rig) -> None:
     assert late.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
+@pytest.mark.checklist(13)
 async def test_an_unknown_api_is_refused_and_the_connection_stays(rig: Rig) -> None:
     _, endpoint = await rig.serve({HealthRequest: healthy})
     connection = await rig.connect(endpoint)
@@ -208,6 +209,7 @@ async def test_a_closed_connection_cancels_waiting_futures(rig: Rig) -> None:
 # --- hello -----------------------------------------------------------------------------------
 
 
+@pytest.mark.checklist(13)
 @pytest.mark.parametrize(
     ("hello", "code"),
     [
