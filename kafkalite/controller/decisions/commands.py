@@ -169,7 +169,7 @@ def announce_changes(
         changes: partition -> (what the brokers were sent last, the present state).
     Returns:
         LeaderAndIsr to the live replicas of partitions with a new leader epoch (an ISR that the leader itself
-        changed leaves the epoch alone), then UpdateMetadata of all changes to every live broker. It names all partitions
+        changed leaves the epoch alone), except to those that a leaving broker has stopped; then UpdateMetadata of all changes to every live broker. It names all partitions
         of a topic from the beginning, also those that have no state yet.
     """
     for_broker: dict[BrokerId, list[PartitionState]] = {}
@@ -179,8 +179,10 @@ def announce_changes(
         entry = _entry(state, partition, now, is_new=before is None and now.leader_epoch == 0)
         entries.append(entry)
         if before is None or before.leader_epoch != now.leader_epoch:
+            concerned = {*now.isr, now.leader, *(() if before is None else (*before.isr, before.leader))}
             for replica in entry.replicas:
-                if replica in state.brokers:
+                # A leaving broker that is out of the ISR has stopped its replica: it would fetch itself back in (invariant F16).
+                if replica in state.brokers and (replica not in state.shutting_down or replica in concerned):
                     for_broker.setdefault(replica, []).append(entry)
     effects: list[Effect] = [_leader_and_isr(state, broker, for_broker[broker], cause) for broker in sorted(for_broker)]
     if entries:
