@@ -148,6 +148,7 @@ def test_the_directory_of_another_cluster_is_refused(cluster: ProcessCluster, tm
     assert sorted(path.relative_to(copy) for path in copy.rglob("*")) == before
 
 
+@pytest.mark.checklist("F13")
 @pytest.mark.parametrize(
     ("setting", "says"),
     [

@@ -146,6 +146,7 @@ async def test_decides_on_the_state_in_zookeeper_not_in_memory(cluster: Cluster)
 
 
 @pytest.mark.checklist(19)
+@pytest.mark.checklist("C6")
 async def test_nobody_in_sync_means_nobody_leads_unless_unclean(cluster: Cluster) -> None:
     await running(cluster)
     cluster.topic_configs["loose"] = TopicConfig(unclean_leader_election_enable=True)
@@ -447,9 +448,9 @@ async def test_racing_isr_changes_are_bisected(cluster: Cluster) -> None:
     raced: list[int] = []
 
     def race(host: str, request: object) -> Fate:
-        """Each time a transaction of the controller arrives, a leader has just changed one more ISR."""
+        """Each time a large transaction of the controller arrives, a leader has just changed one more ISR."""
         writes = getattr(request, "ops", ())
-        if host == "controller-1" and len(writes) > 2 and len(raced) < 8:
+        if host == "controller-1" and len(writes) > 16:
             number = next(p for p in range(count) if cluster.leader_and_isr("t", p) == (1, (1, 2, 3), 0))
             raced.append(number)
             cluster.put_state(TopicPartition("t", number), 1, (1, 3), leader_epoch=0)
@@ -463,4 +464,5 @@ async def test_racing_isr_changes_are_bisected(cluster: Cluster) -> None:
     for partition in range(count):
         expected = (3, (3,), 1) if partition in raced else (2, (2, 3), 1)
         assert cluster.leader_and_isr("t", partition) == expected
-    assert len(raced) >= 3 and cluster.controllers[1].stats.zk_ops["conflict"] >= count
+    # Repeated as it was it would meet each leader once.
+    assert 3 <= len(raced) <= 12 and cluster.controllers[1].stats.zk_ops["conflict"] >= count

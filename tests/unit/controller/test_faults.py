@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
 
 from kafkalite.controller import event_loop
+from kafkalite.controller.decisions.events import TopicChange
 from kafkalite.controller.stats import ControllerStats
-from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
-from kafkalite.coordination import admin_znodes, paths, topic_znodes
+from kafkalite.controller.storage import MAX_BYTES, Connectivity, ControllerMovedError, Storage
+from kafkalite.coordination import admin_znodes, cluster_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
     CoordinatorError,
     Create,
+    Delete,
     MultiFailedError,
     Op,
     OpResult,
@@ -245,12 +248,48 @@ async def test_storage_fences_and_reports_conflicts(cluster: Cluster) -> None:
     known = found.states[T0]
     assert known is not None and known.partition_epoch == 1
     assert found.states[TopicPartition("t", 9)] is None and TopicPartition("no", 0) not in found.states
+    topics, _ = await storage.read_topics({}, None, again=True)
+    (change,), failed = await storage.write_topics([TopicChange("t", topics["t"], ())])
+    assert (change.topic.version, failed) == (topics["t"].version + 1, [])
     cluster.zookeeper.poke(SetData(paths.CONTROLLER_EPOCH, b"4"))
     with pytest.raises(ControllerMovedError):
         await storage.write_states({T0: a_state(1)}, 500)
     with pytest.raises(ControllerMovedError):
+        await storage.write_topics([change])
+    with pytest.raises(ControllerMovedError):
         await storage.verify()
     assert cluster.leader_and_isr("t") == (1, (1,), 0)
+    topics, _ = await storage.read_topics({}, None, again=True)
+    assert topics["t"].version == change.topic.version
+    await coordinator.close()
+
+
+@pytest.mark.checklist("F24")
+async def test_a_controller_whose_znode_is_anothers_when_it_looks_resigns(cluster: Cluster) -> None:
+    """Both happen before the watch of the first is followed."""
+    await running(cluster)
+    controller = cluster.controllers[1]
+    other = cluster_znodes.encode_controller(BrokerId(9), 0)
+    cluster.zookeeper.poke(Delete(paths.CONTROLLER), Create(paths.CONTROLLER, other))
+    await until(lambda: not controller.is_active and controller.controller_id == 9)
+
+
+@pytest.mark.checklist("F31")
+async def test_a_transaction_is_bounded_in_bytes(cluster: Cluster) -> None:
+    """A request of more than a megabyte ends the connection, for all that is under way on it."""
+    coordinator = await cluster.connect("someone")
+    cluster.zookeeper.poke(Create(paths.CONTROLLER_EPOCH, b"3"))
+    stats = ControllerStats()
+    storage = Storage(coordinator, Connectivity(coordinator), 0, stats)
+    cluster.create_topic("t", dict.fromkeys(range(300), (1,)))
+    large = dataclasses.replace(a_state(-1), isr=tuple(map(BrokerId, range(1, 1_500))))
+    written, conflicts = await storage.write_states(
+        dict.fromkeys((TopicPartition("t", p) for p in range(300)), large), 10_000
+    )
+    assert (len(written), conflicts) == (300, [])
+    size = len(topic_znodes.encode_partition_state(large))
+    assert stats.zk_ops["transaction"] > 300 * size // MAX_BYTES
+    assert 300 * size > 3 * MAX_BYTES
     await coordinator.close()
 
 

@@ -203,6 +203,7 @@ async def test_orders_that_name_nothing_are_dropped_and_malformed_ones_left_alon
     await until(lambda: cluster.controllers[1].problems() == ())
 
 
+@pytest.mark.checklist("F21")
 async def test_a_topic_that_is_deleted_while_it_moves_goes_with_all_replicas(cluster: Cluster) -> None:
     await running(cluster, 4)
     cluster.create_topic("t", {0: (1, 2)})

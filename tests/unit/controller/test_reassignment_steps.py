@@ -131,6 +131,15 @@ def test_goes_on_with_the_targets_that_are_alive() -> None:
     assert step == brokers([6, 2, 3])  # one came, hence only one goes
 
 
+@pytest.mark.checklist("C15", "F26")
+def test_a_dead_member_of_the_isr_does_not_count_for_the_minimum() -> None:
+    live = brokers([1, 3, 4, 5])
+    step = next_step(
+        brokers([1, 4, 5]), brokers([1, 2, 3]), brokers([1, 2]), live, max_replicas=1, min_insync_replicas=2
+    )
+    assert step == brokers([1, 4, 2, 3]), "one comes, and nobody goes"
+
+
 @pytest.mark.checklist("C14")
 def test_a_cancel_waits_for_who_can_come_back_and_for_nobody_else() -> None:
     """2,3,1 -> 4,... had taken 1 out when it was called off: 4 goes when 1 is in sync again, or cannot be."""

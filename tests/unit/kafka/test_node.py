@@ -186,6 +186,7 @@ async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path, 
 
         assert await alter("", key, 0, "3") == 0
         assert await alter("", key, 0, "none") == ErrorCode.INVALID_REQUEST  # as with Kafka (KAFKA-13609)
+        assert [await alter("", key, 0, text) for text in ("0", "-1", str(2**31))] == [ErrorCode.INVALID_REQUEST] * 3
         assert await alter("1", key, 0, "3") == ErrorCode.INVALID_REQUEST
         assert await alter("1", "offsets.topic.num.partitions", 0, "3") == ErrorCode.INVALID_REQUEST
         assert await alter("1", "num.partitions", 1, None) == 0

@@ -16,7 +16,14 @@ from kafkalite.env.real import RealClock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import opening
-from kafkalite.log.failures import MAX_FAILURES_PER_HOUR, FailureBudget, FaultScope, fault_scope, probe
+from kafkalite.log.failures import (
+    MAX_FAILURES_PER_HOUR,
+    PROBE_DEADLINE_S,
+    FailureBudget,
+    FaultScope,
+    fault_scope,
+    probe,
+)
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
 from tests.support.log_host import fatal, hosted
@@ -127,6 +134,18 @@ async def test_a_disk_that_does_not_answer_is_dead() -> None:
     assert await probe(disk, "/d1", own_time) is None
     disk.run_blocking = never  # type: ignore[assignment]
     assert isinstance(await probe(disk, "/d1", own_time, 0.01), TimeoutError)
+    assert PROBE_DEADLINE_S <= 1.0
+
+
+@pytest.mark.checklist(90)
+async def test_a_disk_that_gives_back_other_bytes_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts every write, and its device has lost them."""
+    disk = MemoryDisk()
+    disk.makedirs("/d1")
+    disk.write_file_atomic("/d1/meta.properties", b"")
+    monkeypatch.setattr(disk, "read_file", lambda path: b"\0" * 4096)
+    found = await probe(disk, "/d1", OwnTime(RealClock()))
+    assert found is not None and found.errno == errno.EIO
 
 
 class SlowDisk(MemoryDisk):

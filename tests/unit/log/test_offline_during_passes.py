@@ -171,3 +171,28 @@ async def test_a_read_that_fails_names_its_log_and_takes_only_that_out_of_servic
         await judged.wait()
     assert lost == [victim.topic_partition] and dead == []
     assert other.read(0, max_bytes=1000).size_bytes
+
+
+@pytest.mark.checklist(92)
+async def test_a_read_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = hosted(
+        LogManager(
+            BrokerConfig(log_dirs=("/d1",)),
+            MemoryDisk(),
+            ManualClock(),
+            supervisor=Supervisor(fatal),
+            own_time=OwnTime(RealClock()),
+        )
+    )
+    await manager.opening.start("cluster", 1, {})
+    log = manager.placing.create(TopicPartition("t", 0), TOPIC_ID, TopicConfig())
+    log.append_as_leader(batch(["x"] * 5), 1)
+    read_at, failures = MemoryFile.read_at, [errno.EIO]
+
+    def stumbles(self: MemoryFile, offset: int, size: int) -> bytes:
+        if failures:
+            raise OSError(failures.pop(), "injected")
+        return read_at(self, offset, size)
+
+    monkeypatch.setattr(MemoryFile, "read_at", stumbles)
+    assert log.read(0, max_bytes=1000).size_bytes and not failures

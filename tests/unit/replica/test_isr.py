@@ -183,6 +183,11 @@ async def test_a_leader_without_zookeeper_goes_on_with_its_followers_and_not_wit
     for number in (2, 3):
         await cluster.command(number, state)
     await until(lambda: not leader.partition(TP).entries)
+    # They have been silent for longer than the lag time.
+    leader.manager._isr_keeper.maybe_alter_isr(leader.partition(TP))
+    assert leader.partition(TP).leader.proposed_isr is None, (
+        "written when ZooKeeper is back, it would take them out unheard"
+    )
     mark = leader.partition(TP).high_watermark
     for acks in (-1, 1):
         refused = await leader.produce(TP, b"z", acks=acks)

@@ -22,7 +22,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.replica.decisions.strays import is_elsewhere
-from kafkalite.replica.offline_replicas import OfflineReplicas
+from kafkalite.replica.offline_replicas import OfflineReplicas, refusal
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
 from tests.unit.replica.conftest import TOPIC_ID, NoHealing
@@ -30,14 +30,37 @@ from tests.unit.replica.conftest import TOPIC_ID, NoHealing
 T0 = TopicPartition("t", 0)
 
 
-# --- whether what was set aside may go ---------------------------------------------------------------------
-
-
 def state(leader: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> PartitionState:
     return PartitionState(
         "t", 0, TOPIC_ID, ControllerEpoch(1), BrokerId(leader), LeaderEpoch(3), tuple(map(BrokerId, isr)),
         PartitionEpoch(1), tuple(map(BrokerId, replicas)),
     )  # fmt: skip
+
+
+# --- whether a lost replica may begin again, empty ---------------------------------------------------------
+
+
+@pytest.mark.checklist("F28")
+@pytest.mark.parametrize(
+    ("known", "own_epoch", "may"),
+    [
+        (state(2, (2,), (1, 2)), 2, True),  # a later epoch, in which it is not in sync
+        (state(2, (2,), (1, 2)), 3, False),  # in the epoch that it knows its leader may have let it in since
+        (state(2, (2,), (1, 2)), 4, False),
+        (state(2, (2, 1), (1, 2)), 2, False),
+        (state(1, (1, 2), (1, 2)), 2, False),
+        (state(1, (1,), (1, 2)), 2, False),  # the only one
+        (dataclasses.replace(state(2, (2,), (1, 2)), elr=(BrokerId(1),)), 2, False),
+        (state(NO_LEADER, (2,), (1, 2)), 2, False),  # from whom would it copy?
+    ],
+)
+def test_a_lost_replica_begins_again_only_outside_of_the_isr(
+    known: PartitionState, own_epoch: int, *, may: bool
+) -> None:
+    assert (refusal(known, BrokerId(1), own_epoch=LeaderEpoch(own_epoch)) == "") is may
+
+
+# --- whether what was set aside may go ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
-"""Kafka's settings of throttled replicas (KIP-73), as kafka-reassign-partitions writes them: sources on the leader's side, new replicas on the
-follower's."""
+"""The throttle of a move, and Kafka's settings of throttled replicas (KIP-73), as kafka-reassign-partitions writes them: sources on the
+leader's side, new replicas on the follower's."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import pytest
 
@@ -28,6 +30,23 @@ async def _behind(make_cluster, **lists: str):
 
 def _copied(cluster):
     return cluster.node(FOLLOWER).partition(TP).log.log_end_offset
+
+
+@pytest.mark.checklist(79)
+@pytest.mark.checklist("F22")
+async def test_a_replica_that_a_move_adds_gets_no_more_than_the_moves_rate(make_cluster, until) -> None:
+    cluster, state = await _behind(make_cluster)
+    leader = cluster.node(LEADER)
+    slowed = dataclasses.replace(state, adding_replicas=(BrokerId(FOLLOWER),), throttle=1)
+    await cluster.command_all(slowed)
+    await until(lambda: any(each.is_held_back for each in leader.partition(TP).entries.values()))
+    assert _copied(cluster) == 1
+    assert leader.manager.serving.throttled_rate == NO_RATE, "no setting has to be taken back"
+    assert leader.manager.serving._throttle._gains
+    await cluster.command_all(state)
+    await until(lambda: _copied(cluster) == BATCHES)
+    leader.manager.serving.expire(60_000)
+    assert not leader.manager.serving._throttle._gains, "a later move begins with its own rate"
 
 
 @pytest.mark.parametrize("listed", ["0:1", "0:2,0:1", "*"])
