@@ -58,6 +58,8 @@ class TlsFiles:
             context.load_cert_chain(self.keystore, password=self.key_password)
         if self.truststore:
             context.load_verify_locations(self.truststore)
+            # Any certificate in it is an anchor, as in Java; without this OpenSSL takes the first one with the issuer's name.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         elif context.verify_mode != ssl.CERT_NONE:
             context.load_default_certs()
         return context

@@ -206,6 +206,17 @@ def test_our_own_name(tmp_path: Path, authority: Authority, node: TlsFiles) -> N
         own_name(TlsFiles(node.keystore, other.truststore))
 
 
+def test_every_certificate_in_a_truststore_is_trusted(authority: Authority) -> None:
+    """As in Java's: not only authorities that are their own issuers."""
+    keystore = authority.issue("pinned")
+    assert own_name(TlsFiles(keystore, truststore=keystore)) == "CN=pinned"
+    with pytest.raises(ConfigError, match="does not verify"):
+        own_name(TlsFiles(authority.issue("not pinned"), truststore=keystore))
+    expired = authority.issue("pinned and expired", is_expired=True)
+    with pytest.raises(ConfigError, match="expired"):
+        own_name(TlsFiles(expired, truststore=expired))
+
+
 def test_half_handshakes_cost_nobody_else(
     monkeypatch: pytest.MonkeyPatch, authority: Authority, node: TlsFiles, run: Callable[[Any], Any]
 ) -> None:
