@@ -34,8 +34,8 @@ from kafkalite.testing.apache_kafka import (
     NEWEST_VERSION,
     KafkaCluster,
     server_class_path,
-    services_class_path,
     tool_command,
+    tools_class_path,
 )
 from kafkalite.testing.processes import ProcessCluster
 
@@ -147,7 +147,7 @@ def rebalances(side: Side, protocol: str, count: int, partitions: int) -> Row:
 
 
 def _tool(name: str, *arguments: str) -> str:
-    command = tool_command(services_class_path(CACHE), f"org.apache.kafka.tools.{name}", *arguments)
+    command = tool_command(tools_class_path(CACHE), f"org.apache.kafka.tools.{name}", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if done.returncode:
         raise RuntimeError(f"{name}: {(done.stdout + done.stderr)[-1500:]}")
@@ -162,8 +162,7 @@ def share_throughput(side: Side, records: int, threads: int) -> Row:
     shape = ["--num-records", str(records), "--record-size", "100", "--throughput", "-1"]
     _tool("ProducerPerformance", *at, "--topic", name, *shape)
     settings = ["--add-config", "share.auto.offset.reset=earliest"]
-    command = tool_command(services_class_path(CACHE), "kafka.admin.ConfigCommand", *at, "--alter", "--group", name)
-    subprocess.run([*command, *settings], check=True, capture_output=True, timeout=600)
+    _tool("ConfigCommand", *at, "--alter", "--group", name, *settings)
     before = _cpu(side)
     printed = _tool(
         "ShareConsumerPerformance", *at, "--topic", name, "--group", name, "--num-records", str(records),

@@ -19,13 +19,13 @@ from kafkalite.testing.maven import Artifact, JarsMissing, jars
 from kafkalite.testing.processes import Process, ProcessFailed
 
 KAFKA_VERSION = "3.9.1"
-#: The newest, whose tools are not all in the registry.
+#: The newest.
 NEWEST_VERSION = "4.4.0"
 #: The Java client that users of today have.
 CLIENT_VERSION = "4.4.0"
 #: A Java client of 2019 (of 2.1).
 OLDEST_CLIENT_VERSION = "2.1.1"
-#: The newest whose tools, Streams, Connect and MirrorMaker are in the registry.
+#: The newest whose Connect with file connectors, MirrorMaker and tests are in the registry.
 SERVICES_VERSION = "4.3.1"
 #: What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM.
 SERVER_FLAGS = (
@@ -34,13 +34,14 @@ SERVER_FLAGS = (
 )  # fmt: skip
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 _SERVER = ("kafka_2.13", "kafka-tools")
-_SERVICES = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
+_TOOLS = ("kafka_2.13", "kafka-tools", "kafka-streams")
+_SERVICES = (*_TOOLS, "connect-runtime", "connect-file", "connect-mirror")
 #: Of a server without tools: nothing that serves uses it, and the registry lacks it for some releases.
 _TOOLS_API = "org.apache.kafka:kafka-tools-api"
 #: The server brings one; without it the services say nothing.
 _LOGGING = Artifact("slf4j-reload4j", "1.7.36", "org.slf4j")
 #: Flink's connector has a version of its own.
-_FLINK_VERSION, _FLINK_CONNECTOR_VERSION = "2.1.0", "4.0.1-2.0"
+_FLINK_VERSION, _FLINK_CONNECTOR_VERSION = "2.2.1", "5.0.0-2.2"
 _FLINK = ("flink-streaming-java", "flink-clients", "flink-connector-base")
 _SPRING = Artifact("spring-kafka", "4.0.0", "org.springframework.kafka")
 _LOG4J = """log4j.rootLogger=WARN, console
@@ -71,6 +72,11 @@ def class_path(cache: Path) -> str:
 def server_class_path(cache: Path, version: str) -> str:
     """The class path of a broker of that release, without tools; fetched into `cache` if need be. Raises JarsMissing."""
     return _filled(cache / f"kafka-server-{version}", [Artifact("kafka_2.13", version, without=(_TOOLS_API,))])
+
+
+def tools_class_path(cache: Path) -> str:
+    """The class path of the tools and Streams of NEWEST_VERSION; fetched into `cache` if need be. Raises JarsMissing."""
+    return _filled(cache / f"kafka-tools-{NEWEST_VERSION}", _of_kafka(NEWEST_VERSION, *_TOOLS))
 
 
 def services_class_path(cache: Path) -> str:

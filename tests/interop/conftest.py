@@ -25,6 +25,7 @@ from kafkalite.testing.apache_kafka import (
     services_class_path,
     spring_class_path,
     streams_tests_class_path,
+    tools_class_path,
 )
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from kafkalite.testing.maven import only_one_fills
@@ -177,7 +178,7 @@ def spring_classes() -> str:
 @pytest.fixture(scope="session")
 def system_test_classes() -> tuple[str, str]:
     """The class paths of Kafka's tools, and of the programs of its system tests of Streams."""
-    return services_class_path(_base()), streams_tests_class_path(_base())
+    return tools_class_path(_base()), streams_tests_class_path(_base())
 
 
 @pytest.fixture

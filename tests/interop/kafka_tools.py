@@ -15,7 +15,7 @@ _TOOLS = "org.apache.kafka.tools"
 #: Name of the command -> its class.
 CLASSES = {
     "kafka-topics": f"{_TOOLS}.TopicCommand",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": f"{_TOOLS}.ConfigCommand",
     "kafka-acls": f"{_TOOLS}.AclCommand",
     "kafka-consumer-groups": f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
     "kafka-share-groups": f"{_TOOLS}.consumer.group.ShareGroupCommand",
@@ -391,8 +391,8 @@ _PAGE = """# Kafka's own tools
 
 Written by `python -m tests.interop.kafka_tools`; do not edit. `tests/interop/test_kafka_tools.py` (`make interop`) runs all of it against three nodes.
 
-Each verb of Apache Kafka's command line tools 4.3.1, the newest that Maven's registry has (kafka-tools 4.4.0 is not there). The same list was run
-against Apache Kafka 4.4.0: exit codes and results are the same, but for what the last column refuses. Addresses
+Each verb of the command line tools of Apache Kafka 4.4.0. The same list was run
+against its brokers: exit codes and results are the same, but for what the last column refuses. Addresses
 (`--bootstrap-server`) are left out. `kafka-delegation-tokens` needs a login: `tests/interop/test_delegation_tokens.py` creates, describes, renews and expires tokens with
 it. `kafka-streams-groups` describes running groups in `tests/interop/test_streams_groups.py`. Not in the list: `kafka-jmx` (no JVM), `kafka-storage` and
 `kafka-metadata-shell` (KRaft's files), `connect-*` (clients; `tests/interop/test_connect.py`). `kafka-dump-log` reads our logs (`tests/interop/test_apache_kafka.py`).

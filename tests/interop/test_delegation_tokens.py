@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.apache_kafka import newest_client_class_path, services_class_path, tool_command
+from kafkalite.testing.apache_kafka import newest_client_class_path, tool_command, tools_class_path
 from tests.support.secured import PASSWORDS, SecuredCluster
 
 from .conftest import _base, install, scratch
@@ -36,7 +36,7 @@ def test_java_and_kafkas_tool(tmp_path: Path) -> None:
     sources = sorted((CLIENTS / "java-newest").glob("*.java"))
     classes = scratch("java-newest", *sources)
     install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
-    tools = services_class_path(_base())
+    tools = tools_class_path(_base())
     secret = tmp_path / "token.secret"
     secret.write_text(_SECRET + "\n")
     secret.chmod(0o600)

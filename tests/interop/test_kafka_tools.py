@@ -1,4 +1,4 @@
-"""Each verb of Kafka's own command line tools (4.3.1, the newest in the registry) against three nodes."""
+"""Each verb of Kafka's own command line tools (4.4.0) against three nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from kafkalite.testing.apache_kafka import services_class_path, tool_command
+from kafkalite.testing.apache_kafka import tool_command, tools_class_path
 from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _base, install, scratch
@@ -62,7 +62,7 @@ class Tools:
 
 @contextmanager
 def tools(bootstrap: str, directory: Path) -> Iterator[Tools]:
-    jars = services_class_path(_base())
+    jars = tools_class_path(_base())
     sources = sorted(SOURCES.glob("*.java"))
     classes = scratch("java-tools", *sources)
     install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])

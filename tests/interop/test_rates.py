@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.apache_kafka import services_class_path, tool_command
+from kafkalite.testing.apache_kafka import tool_command, tools_class_path
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import wait_until
 
@@ -43,7 +43,7 @@ def some_refused(address: str) -> bool:
 
 
 def test_kafkas_tools(tmp_path: Path) -> None:
-    tools = services_class_path(_base())
+    tools = tools_class_path(_base())
     with ProcessCluster(tmp_path, nodes=3, settings={"default.replication.factor": 1}) as cluster:
         nodes = cluster.bootstrap
 

@@ -16,8 +16,8 @@ from kafkalite.protocol import wire
 from kafkalite.testing.apache_kafka import (
     JavaProcess,
     newest_client_class_path,
-    services_class_path,
     tool_command,
+    tools_class_path,
 )
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
@@ -48,7 +48,7 @@ _KEYS = 20
 @pytest.fixture(scope="module")
 def streams_classes() -> str:
     """The class path of the newest Kafka Streams, and of the application."""
-    jars = services_class_path(_base())
+    jars = tools_class_path(_base())
     directory = scratch("java-streams", _SOURCE)
     install(directory, ["javac", "-cp", jars, "-d", str(directory), str(_SOURCE)])
     return f"{directory}{os.pathsep}{jars}"
