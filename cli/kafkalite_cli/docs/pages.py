@@ -216,8 +216,8 @@ _SERVICES = (
         "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances restart without their state, from changelogs that the cleaner has compacted. Repartition topics are purged (DeleteRecords).",
     ),
     (
-        "Kafka Streams 4.3.0, streams groups",
-        "`group.protocol=streams`, `exactly_once_v2`, a repartition topic, two stores with changelogs, one standby task each, two instances. One instance is killed with -9 and started again, the group's coordinator is killed, the other instance is stopped until its session expires: every count is there once and in order. Streams 4.4.0 is not in Maven's registry; its messages were compared with the client jar of 4.4.0, whose Admin lists, describes and deletes such groups.",
+        "Kafka Streams 4.4.0, streams groups",
+        "`group.protocol=streams`, `exactly_once_v2`, a repartition topic, two stores with changelogs, one standby task each, two instances. One instance is killed with -9 and started again, the group's coordinator is killed, the other instance is stopped until its session expires: every count is there once and in order. The Admin of 4.4.0 lists, describes and deletes such groups.",
     ),
     (
         "Kafka Connect",
@@ -232,8 +232,8 @@ _SERVICES = (
         'Their programs, of 4.3.1, against three nodes. TransactionalMessageCopier (transactions of 750 records, some aborted at random) while each node, or each copier three times, is killed with -9, also with one partition, where the order counts, and as members of one group: a reader beside it and one afterwards have each record once, with `group.protocol` classic and consumer. StreamsSmokeTest and RelationalSmokeTest (`exactly_once_v2`, classic and streams groups) while two instances and each node are killed: "SUCCESS", "passed".',
     ),
     (
-        "Apache Flink 2.1, connector 4.0.1",
-        "A bounded source and the exactly-once sink with both ways to name transactions (INCREMENTING; POOLING, which asks ListTransactions); the job fails and goes on from a checkpoint several times, each node is killed with -9: 60,000 of 60,000 records once, no transaction stays open.",
+        "Apache Flink 2.2.1, connector 5.0.0",
+        "A bounded source and the exactly-once sink with both ways to name transactions (INCREMENTING; POOLING, which asks ListTransactions); the job fails and goes on from a checkpoint several times, each node is killed with -9: 60,000 of 60,000 records once, no transaction stays open. By hand, INCREMENTING: the job's process is killed with -9 too, and goes on from its newest checkpoint: 30,000 of 30,000 once.",
     ),
     (
         "Spring Kafka 4.0 (Java client 4.1.1)",
@@ -271,6 +271,18 @@ _SERVICES = (
     (
         "kafka-ts 1.5.0",
         "By hand; its own implementation of the protocol: topics, producer, a group whose member leaves and another comes: 5,000 of 5,000 records once.",
+    ),
+    (
+        "Debezium 3.6.1 (PostgreSQL 15, Connect 4.3.1)",
+        "By hand: two workers, `exactly.once.source.support=enabled`; a snapshot of 5,000 rows, then 40,000 updates, while each worker and each node is killed with -9: each change is there once and in order. MySQL, with its schema history, was not tested.",
+    ),
+    (
+        "Apache Pekko Kafka connectors 1.1, Apache Beam 2.73 (KafkaIO)",
+        "By hand. Pekko: `Transactional.source` and `flow` in two processes that fail on purpose; one process and each node are killed with -9: 30,000 of 30,000 records once. Beam, direct runner: `withEOS`, nodes killed one after the other: 20,000 of 20,000 once, in two runs.",
+    ),
+    (
+        "Trogdor 4.3.1",
+        "By hand: ProduceBench with transactions, ConsumeBench in a group (`group.protocol=consumer`), ConnectionStress, SustainedConnection.",
     ),
 )
 
