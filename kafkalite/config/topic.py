@@ -72,7 +72,9 @@ class TopicConfig:
     )
     min_compaction_lag_ms: int = setting(0, "minimum time before a record may be compacted", low=0)
     max_compaction_lag_ms: int = setting(MAX, "maximum time before a record must be compacted", low=1)
-    delete_retention_ms: int = setting(86_400_000, "how long a compacted log keeps tombstones", low=0)
+    delete_retention_ms: int = setting(
+        86_400_000, "how long a compacted log keeps tombstones; longer while a replica is not in sync", low=0
+    )
     errors_deadletterqueue_group_enable: bool = setting(
         False, "whether share groups may write the records that they give up to this topic"
     )

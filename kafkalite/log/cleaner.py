@@ -185,8 +185,11 @@ async def compact(
     high_watermark: int,
     now_ms: int,
     map_bytes: int = DEFAULT_MAP_BYTES,
+    keeps_tombstones: bool = False,
 ) -> int:
     """One pass over one log; the new first dirty offset (the old one if nothing was due or the log changed meanwhile).
+
+    `keeps_tombstones`: also those that are older than `delete.retention.ms` (`LogHost.all_in_sync`).
 
     Raises:
         StorageError; ApiError CORRUPT_MESSAGE (damage in a closed segment: nothing is swapped in).
@@ -200,7 +203,7 @@ async def compact(
     if work is None:
         return first_dirty_offset
     try:
-        reached = await _pass(log, disk, work, now_ms, map_bytes)
+        reached = await _pass(log, disk, work, now_ms, map_bytes, keeps_tombstones=keeps_tombstones)
     except (OSError, StorageError, ApiError) as error:
         if not work.stands(log):
             return first_dirty_offset  # the segments that it was reading are gone
@@ -210,7 +213,9 @@ async def compact(
     return first_dirty_offset if reached is None else reached
 
 
-async def _pass(log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, map_bytes: int) -> int | None:
+async def _pass(
+    log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, map_bytes: int, *, keeps_tombstones: bool
+) -> int | None:
     """The new first dirty offset; None if the log changed meanwhile. Raises OSError, StorageError, ApiError."""
     config = log.config
     aborted = log.aborted_transactions(log.first_offset, work.end_offset)
@@ -229,7 +234,12 @@ async def _pass(log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, 
     await disk.run_blocking(build, path)
     [(offsets, producers)] = built
     rewriter = Rewriter(
-        offsets, CleanedTransactions(aborted), producers, now_ms=now_ms, delete_retention_ms=config.delete_retention_ms
+        offsets,
+        CleanedTransactions(aborted),
+        producers,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        keeps_tombstones=keeps_tombstones,
     )
     for sources in groups_of(work.sources, config):
         if not work.stands(log):

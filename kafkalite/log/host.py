@@ -16,6 +16,10 @@ class LogHost(Protocol):
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         """Retention and compaction never go beyond it."""
 
+    def all_in_sync(self, topic_partition: TopicPartition) -> bool:
+        """Whether every replica of the partition is in sync, as far as the node knows. Compaction removes no tombstone while one is not: that
+        replica may have the record that it deletes, and would never get the tombstone (ADR 76)."""
+
     def is_elsewhere(self, stray: Stray) -> bool:
         """Whether the records of a log that was set aside are known to be in sync elsewhere."""
 

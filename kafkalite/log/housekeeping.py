@@ -195,6 +195,7 @@ class Housekeeping:
                     first_dirty_offset=dirty,
                     high_watermark=self._pool.host.high_watermark(tp),
                     now_ms=self._clock.wall_ms(),
+                    keeps_tombstones=not self._pool.host.all_in_sync(tp),
                 )
             )
         except StorageError as error:

@@ -241,6 +241,10 @@ class NoHost(LogHost):
         """See LogHost."""
         return self._offsets.high_watermark(topic_partition)
 
+    def all_in_sync(self, topic_partition: TopicPartition) -> bool:
+        """See LogHost."""
+        return True
+
     def is_elsewhere(self, stray: Stray) -> bool:
         """See LogHost."""
         return False

@@ -93,18 +93,21 @@ class Rewriter:
         *,
         now_ms: int,
         delete_retention_ms: int,
+        keeps_tombstones: bool = False,
     ) -> None:
+        """`keeps_tombstones`: and transaction markers, also those whose time is over."""
         self._offsets = offsets
         self._transactions = transactions
         self._producers = producers
-        self._now_ms = now_ms
+        #: Delete horizons up to here are over.
+        self._expired_ms = _LEAST_TIMESTAMP if keeps_tombstones else now_ms
         # "For ever" is a value that users set: the sum must fit into a batch's head, and so must its distance from any record.
         self._new_horizon_ms = min(now_ms + delete_retention_ms, _LAST_HORIZON_MS)
 
     def keep(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
         """The batch as it is to be written; None if nothing of it stays."""
         horizon = header.base_timestamp if header.has_delete_horizon else None
-        expired = horizon is not None and horizon <= self._now_ms
+        expired = horizon is not None and horizon <= self._expired_ms
         if header.is_control:
             return self._keep_marker(header, data, expired=expired, has_horizon=horizon is not None)
         is_aborted = self._transactions.is_aborted(header)

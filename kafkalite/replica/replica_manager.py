@@ -285,6 +285,16 @@ class ReplicaManager:
         """Partitions that are to be removed may have become empty: notify the controller soon."""
         self._isr_keeper.schedule_check()
 
+    def all_in_sync(self, topic_partition: TopicPartition) -> bool:
+        """See LogHost."""
+        state = self.metadata.partition(topic_partition)
+        if state is None:
+            return False
+        partition = self.hosted.get(topic_partition)
+        leads = partition is not None and partition.leader is not None
+        isr = partition.leader.committed_isr if leads else state.isr
+        return set(state.replicas) <= set(isr)
+
     def is_elsewhere(self, stray: Stray) -> bool:
         """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.decisions.strays)."""
         topic, number = stray.topic_partition

@@ -22,6 +22,7 @@ class LogHostDouble(NoHost):
     def __init__(self, manager: LogManager) -> None:
         super().__init__(manager.offsets)
         self.hw_of: Callable[[TopicPartition], int] = manager.offsets.high_watermark
+        self.everywhere: Callable[[TopicPartition], bool] = lambda tp: True
         self.elsewhere: Callable[[Stray], bool] = lambda stray: False
         self.on_dir_failed: Callable[[str, StorageError], object] = lambda directory, error: None
         self.on_log_failed: Callable[[TopicPartition, StorageError], object] = lambda tp, error: None
@@ -30,6 +31,9 @@ class LogHostDouble(NoHost):
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         return self.hw_of(topic_partition)
+
+    def all_in_sync(self, topic_partition: TopicPartition) -> bool:
+        return self.everywhere(topic_partition)
 
     def is_elsewhere(self, stray: Stray) -> bool:
         return self.elsewhere(stray)

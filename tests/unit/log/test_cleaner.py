@@ -12,6 +12,7 @@ from kafkalite.record.batch import parse_header, split_batches
 from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_record, end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
+from tests.support import moving
 from tests.support.compaction import SETTINGS, clean, fill, keyed, state
 from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import TOPIC_ID, TP, config, everything, make_log, reopen
@@ -101,6 +102,31 @@ async def test_tombstones_stay_for_their_time_then_go() -> None:
     log.roll()
     await clean(log, disk, dirty=dirty, now_ms=6000)
     assert [record.key for record in read_records(everything(log))] == [b"b", b"c", b"d"]
+
+
+async def test_a_tombstone_stays_while_a_replica_is_not_in_sync() -> None:
+    """That replica had copied the record before its disk was full, and went on behind the tombstone that was gone meanwhile: when it led, the key
+    was back."""
+    host = moving.Host()
+    manager = await host.start()
+    double = host_of(manager)
+    double.hw_of = lambda tp: 10**9
+    double.everywhere = lambda tp: False
+    log = host.create(config(cleanup_policy="compact", min_cleanable_dirty_ratio=0.01, delete_retention_ms=1000))
+
+    async def clean(key: str) -> list[bytes | None]:
+        log.append_as_leader(keyed([(key, "1")]), 1)
+        log.roll()
+        assert await manager.housekeeping.cleaning_pass() == 1
+        host.clock.now_ms += 2_000
+        return [record.key for record in read_records(everything(log))]
+
+    log.append_as_leader(keyed([("a", "1")]), 1)
+    log.append_as_leader(keyed([("a", None)]), 1)
+    assert await clean("b") == [b"a", b"b"]
+    assert await clean("c") == [b"a", b"b", b"c"]
+    double.everywhere = lambda tp: True
+    assert await clean("d") == [b"b", b"c", b"d"]
 
 
 async def test_tombstones_that_are_kept_for_ever() -> None:

@@ -20,6 +20,7 @@ from kafkalite.model import (
     PartitionEpoch,
     TopicPartition,
 )
+from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.testing.simulated.zookeeper import Fate
 
 from .conftest import QUICK
@@ -149,6 +150,30 @@ async def test_a_write_without_an_answer_is_settled_by_reading(make_cluster, unt
     assert cluster.state(TP).isr == (1, 2)
     assert cluster.node(1).partition(TP).leader.partition_epoch == cluster.state(TP).partition_epoch == 1
     assert (await cluster.node(1).produce(TP, b"x")).error == ErrorCode.NONE
+
+
+async def test_a_node_knows_whether_all_replicas_are_in_sync(make_cluster, until):
+    """Compaction keeps tombstones otherwise: the leader's, and that of each follower, which may lead when the others are back."""
+    cluster = await make_cluster(2, **QUICK)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    state = cluster.decide(TP, leader=1, isr=(1, 2, 3), epoch=0, replicas=(1, 2, 3))
+    leader, follower = cluster.node(1), cluster.node(2)
+    assert not follower.manager.all_in_sync(TP)
+    for node in (leader, follower):
+        await cluster.command(node.broker_id, state)
+        head = (BrokerId(99), cluster.controller_epoch, node.broker_epoch)
+        node.manager.metadata.apply(
+            UpdateMetadataRequest(*head, is_full=True, brokers=cluster.brokers(), partitions=(state,))
+        )
+    assert follower.manager.all_in_sync(TP)
+    await until(lambda: leader.partition(TP).leader.committed_isr == (1, 2))
+    assert not leader.manager.all_in_sync(TP), "it knows first"
+    shrunk = dataclasses.replace(state, isr=(BrokerId(1), BrokerId(2)), partition_epoch=PartitionEpoch(1))
+    head = (BrokerId(99), cluster.controller_epoch, follower.broker_epoch)
+    follower.manager.metadata.apply(
+        UpdateMetadataRequest(*head, is_full=False, brokers=cluster.brokers(), partitions=(shrunk,))
+    )
+    assert not follower.manager.all_in_sync(TP)
 
 
 @pytest.mark.checklist("F7")
