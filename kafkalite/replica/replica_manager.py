@@ -291,9 +291,8 @@ class ReplicaManager:
         if state is None:
             return False
         partition = self.hosted.get(topic_partition)
-        leads = partition is not None and partition.leader is not None
-        isr = partition.leader.committed_isr if leads else state.isr
-        return set(state.replicas) <= set(isr)
+        leader = None if partition is None else partition.leader
+        return set(state.replicas) <= set(state.isr if leader is None else leader.committed_isr)
 
     def is_elsewhere(self, stray: Stray) -> bool:
         """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.decisions.strays)."""

@@ -79,9 +79,7 @@ async def test_a_cancel_that_was_killed_is_finished_by_the_next_one(
         assert (state(cluster), moves(cluster)) == ("active", False)
 
 
-async def test_a_drain_names_the_dead_broker_that_it_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_drain_names_the_dead_broker_that_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ended(*_: object) -> str:
         return "active"
 
