@@ -127,12 +127,11 @@ class IsrWriter:
     async def _round(self, coordinator: Coordinator, batch: list[Task]) -> int:
         """Write all of them, pipelined; returns how many are still not settled.
 
-        The versions of a znode begin again when its topic is deleted and created again (invariant F18). A leader that has not heard
-        of that has no followers. So a proposal that only takes replicas out is written after the znode was read again.
+        The versions of a znode begin again when its topic is deleted and created again (invariant F18), or when the znode is removed and put back. So
+        each one is read again first: a leader that has not heard of that would meet the version that it knows in a later leader epoch.
         """
-        if leaving := [task for task in batch if not task.proposal.joining]:
-            await self._read_again(coordinator, leaving)
-            batch = [task for task in batch if self._keep(task)]
+        await self._read_again(coordinator, batch)
+        batch = [task for task in batch if self._keep(task)]
         chunks = [batch[start : start + CHUNK] for start in range(0, len(batch), CHUNK)]
         in_doubt = await self._write(coordinator, chunks)
         if not in_doubt:
