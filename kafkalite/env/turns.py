@@ -20,6 +20,17 @@ _T = TypeVar("_T")
 SLICE_S = 0.002
 
 
+async def result_of(steps: Generator[None, None, _T]) -> _T:
+    """What a computation in steps returns. The loop serves others between two steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: _T = end.value
+            return found
+        await asyncio.sleep(0)
+
+
 class Turns:
     """
     Args:

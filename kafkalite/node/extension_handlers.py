@@ -7,8 +7,8 @@ from typing import Protocol
 
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination.broker_states import ACTIVE
-from kafkalite.coordinators.groups.target_work import result_of
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest
@@ -123,7 +123,7 @@ class NodeExtension:
         return HistoryResponse(self._host.local.broker_id, self._host.started_ms, tuple(events))
 
     async def _describe_replicas(self, message: DescribeReplicasRequest) -> DescribeReplicasResponse:
-        return await result_of(self._host.replicas.describing.describing(message.topics, message.partitions))
+        return await result_of(self._host.replicas.describing.describe(message.topics, message.partitions))
 
     async def _open_transactions(self, message: OpenTransactionsRequest) -> OpenTransactionsResponse:
         replicas = self._host.replicas

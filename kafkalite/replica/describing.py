@@ -61,20 +61,11 @@ class Describing:
         self._identity = identity
         self._since: dict[tuple[str, str], int] = {}
 
-    def describe(self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()) -> DescribeReplicasResponse:
-        """Every replica hosted here, those of `topics`, or of them only `partitions` (invariant 12)."""
-        steps = self.describing(topics, partitions)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                found: DescribeReplicasResponse = end.value
-                return found
-
-    def describing(
+    def describe(
         self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()
     ) -> Generator[None, None, DescribeReplicasResponse]:
-        """The same in steps: anybody may ask, and a node may have many replicas."""
+        """Every replica hosted here, those of `topics`, or of them only `partitions` (invariant 12). In steps: anybody may ask, and a node may have
+        many replicas."""
         broker_id, broker_epoch = self._identity()
         if partitions:
             found = [self._hosted.get(TopicPartition(topic, number)) for topic, number in sorted(set(partitions))]

@@ -37,11 +37,6 @@ class FairRoom:
         """The users that have any."""
         return len(self._taken)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FairRoom) and self._taken == other._taken
-
-    __hash__ = None  # type: ignore[assignment]
-
     def has_room(self, user: str, size: int = 1) -> bool:
         """Whether the user may take that much."""
         limit = self._limit()

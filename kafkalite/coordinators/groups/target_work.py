@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from kafkalite.coordinators.groups.assigned_groups import AssignedGroups
@@ -140,14 +140,3 @@ class TargetWork(ABC, Generic[G, R]):
             await asyncio.sleep(0)
             if not is_current():
                 return
-
-
-async def result_of(steps: Generator[None, None, T]) -> T:
-    """What the steps of an assignor return. The loop serves others between two steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-        await asyncio.sleep(0)

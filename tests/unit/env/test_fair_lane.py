@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -72,10 +73,10 @@ async def test_who_gives_up_makes_room_and_errors_are_the_callers() -> None:
 
 
 async def test_who_gives_up_a_function_that_runs_does_not_make_room() -> None:
-    """Nothing ends a thread: four clients with a time-out had four schemas compared at once, where one may be."""
+    """Nothing ends a thread: when four clients had given up, four schemas were compared at once, where one may be."""
     threads = Threads()
     lane = FairLane(threads.run, RealClock(), at_once=1)
-    tasks = [asyncio.create_task(lane.run(("a", 0), lambda number=number: number)) for number in range(3)]  # type: ignore[misc]
+    tasks = [asyncio.create_task(lane.run(("a", 0), partial(int, number))) for number in range(3)]
     for _ in range(3):
         await asyncio.sleep(0)
     tasks[0].cancel()

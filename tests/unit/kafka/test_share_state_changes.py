@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups.partition import GroupEntry
+from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import GROUP_TOPIC
 from kafkalite.protocol import wire
@@ -196,8 +198,15 @@ async def test_a_group_is_deleted_when_states_that_were_about_to_begin_are_there
     await begun.wait()
     for name in ("m1", "m2"):
         assert not (await Member(second, name).beat(-1)).error_code
+    asked, delete = asyncio.Event(), ShareGroupStates.delete_group
+
+    async def delete_group(self: ShareGroupStates, entry: GroupEntry) -> None:
+        asked.set()
+        await delete(self, entry)
+
+    monkeypatch.setattr(ShareGroupStates, "delete_group", delete_group)
     deleting = asyncio.create_task(second.ask(wire.DeleteGroupsRequest(["g"]), 2))
-    await asyncio.sleep(0.02)
+    await asked.wait()
     may_begin.set()
     assert (await deleting).results[0].error_code == 0
     await beat

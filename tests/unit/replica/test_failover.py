@@ -8,6 +8,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     NO_BROKER_EPOCH,
@@ -381,22 +382,22 @@ async def test_high_watermarks_are_saved_while_the_node_runs(make_cluster, until
 async def test_describe_tells_what_each_replica_knows(three, until):
     await three.node(1).produce(TP, b"x")
     await until(lambda: three.node(2).partition(TP).high_watermark == 1)
-    (own,) = three.node(1).manager.describing.describe(()).replicas
+    (own,) = (await result_of(three.node(1).manager.describing.describe(()))).replicas
     assert (own.is_leader, own.isr, own.high_watermark, own.log_end_offset) == (True, (1, 2, 3), 1, 1)
     assert (own.replicas, own.partition_epoch) == ((1, 2, 3), three.state(TP).partition_epoch)
     assert [(f.broker_id, f.log_end_offset) for f in own.followers] == [(2, 1), (3, 1)]
-    (other,) = three.node(2).manager.describing.describe(["t", "t"]).replicas
+    (other,) = (await result_of(three.node(2).manager.describing.describe(["t", "t"]))).replicas
     assert (other.is_leader, other.leader, other.high_watermark, other.followers) == (False, 1, 1, ())
-    assert three.node(2).manager.describing.describe(["unknown"]).replicas == ()
+    assert (await result_of(three.node(2).manager.describing.describe(["unknown"]))).replicas == ()
 
 
 async def test_replicas_are_described_in_steps(three, monkeypatch):
     """Anybody may ask for them: 5,000 replicas held the loop for 50 ms, whoever asked."""
     monkeypatch.setattr(describing, "_STEP", 1)
     manager = three.node(1).manager
-    steps = manager.describing.describing(())
+    steps = manager.describing.describe(())
     next(steps)
-    assert [each.topic for each in manager.describing.describe(()).replicas] == ["t"]
+    assert [each.topic for each in (await result_of(manager.describing.describe(()))).replicas] == ["t"]
     with pytest.raises(StopIteration) as end:
         next(steps)
     assert [each.topic for each in end.value.value.replicas] == ["t"]

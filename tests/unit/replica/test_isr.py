@@ -10,6 +10,7 @@ import pytest
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.coordination.topic_znodes import encode_partition_state
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     BrokerEpoch,
@@ -370,7 +371,7 @@ async def test_a_storage_error_takes_the_replica_offline_and_nobody_else(make_cl
     assert (await leader.fetch(TP, 0))[0].error == ErrorCode.KAFKA_STORAGE_ERROR
     answer = await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
     assert [p.error for p in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
-    assert leader.manager.describing.describe(()).replicas[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await result_of(leader.manager.describing.describe(()))).replicas[0].error == ErrorCode.KAFKA_STORAGE_ERROR
     assert [problem.what for problem in leader.manager.describing.problems()] == ["replica.offline"]
 
 

@@ -4,62 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from kafkalite.schemas import registry, rest, subjects
-from kafkalite.schemas.compatibility import BACKWARD
-from kafkalite.schemas.errors import RegistryError
-from kafkalite.schemas.registry import SubjectRegistry
-from kafkalite.schemas.subjects import KeyValue, Subjects
-from kafkalite.security.acl import Operation, ResourceType
-
-INT, LONG, STRING = ({"schema": json.dumps({"type": "record", "name": "A", "fields": [{"name": "x", "type": each}]})}
-                     for each in ("int", "long", "string"))  # fmt: skip
-
-
-class Api:
-    """One registry and its log."""
-
-    def __init__(self) -> None:
-        self.log: list[KeyValue] = []
-        self.denied: set[tuple[Operation, str]] = set()
-        self.fails = False
-        #: Awaited where a schema is parsed or compared.
-        self.parsing: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
-
-        async def append(records: Sequence[KeyValue]) -> None:
-            await asyncio.sleep(0)
-            if self.fails:
-                raise RegistryError(50001, "the change may not be stored")
-            self.log += records
-
-        async def off_loop(work: Any) -> Any:
-            await self.parsing()
-            return work()
-
-        self.registry = SubjectRegistry(Subjects(), append, off_loop, BACKWARD)
-
-    async def __call__(self, method: str, target: str, body: object = None) -> Any:
-        """The response's value, or the code of the error."""
-        path, _, text = target.partition("?")
-        query = dict(each.split("=") for each in text.split("&") if each)
-        raw = b"" if body is None else json.dumps(body).encode()
-
-        def may(operation: Operation, resource_type: ResourceType, name: str = "", /) -> bool:
-            return (operation, name) not in self.denied
-
-        try:
-            return await rest.answer(self.registry, rest.RestRequest(method, path, query, raw), may)
-        except RegistryError as error:
-            return error.code
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api()
+from kafkalite.schemas.subjects import Subjects
+from kafkalite.security.acl import Operation
+from tests.support.schema_api import INT, LONG, STRING, Api, contents_of
 
 
 async def test_versions_and_ids(api: Api) -> None:
@@ -167,7 +118,7 @@ async def test_a_reference_is_to_what_is_there_now(api: Api) -> None:
     again = Subjects()
     for key, value in api.log:
         again.replay(key, value)
-    assert again == api.registry.state
+    assert contents_of(again) == contents_of(api.registry.state)
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
@@ -364,7 +315,7 @@ async def test_the_log_makes_up_the_same_state(api: Api) -> None:
     again = Subjects()
     for key, value in api.log:
         again.replay(key, value)
-    assert again == api.registry.state
+    assert contents_of(again) == contents_of(api.registry.state)
 
 
 async def test_a_change_that_may_be_lost_changes_nothing_here(api: Api) -> None:
@@ -416,7 +367,7 @@ def test_malformed_records_are_left_out(key: dict[str, Any], value: dict[str, An
     content = {"subject": "s", "version": 1, "id": 7, "schema": '"int"', "deleted": False}
     with pytest.raises(ValueError, match="not a record of a schema registry"):
         state.replay(json.dumps(good | key).encode(), json.dumps(content | value).encode())
-    assert state == Subjects()
+    assert contents_of(state) == contents_of(Subjects())
     state.replay(json.dumps(good).encode(), json.dumps(content).encode())
     assert [each.id for each in state.of("s")] == [7]
 
@@ -489,60 +440,3 @@ async def test_what_others_refer_to_is_not_deleted_for_good(api: Api) -> None:
     assert await api("DELETE", "/subjects/base/versions/1?permanent=true") == 42206
     await api("DELETE", "/subjects/t-value")
     assert await api("DELETE", "/subjects/base?permanent=true") == [1]
-
-
-def documented(character: str) -> dict[str, str]:
-    """Another schema for each character, of 1,000 bytes at least."""
-    return {"schema": json.dumps({"type": "string", "doc": character * 1_000}, ensure_ascii=False)}
-
-
-async def test_one_topics_schemas_leave_room_for_others(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may write to one topic could fill the memory of the node that coordinates the registry, and of each one after it."""
-    monkeypatch.setattr(subjects, "MAX_BYTES", 10_000)
-    await api("PUT", "/config", {"compatibility": "NONE"})
-    answers = [await api("POST", "/subjects/t-value/versions", documented(each)) for each in "abcdef"]
-    assert [each for each in answers if isinstance(each, int)] == [42205, 42205]
-    await api("PUT", "/mode/t-key", {"mode": "IMPORT"})
-    assert await api("POST", "/subjects/t-key/versions", documented("i") | {"id": 77}) == 42205
-    assert (await api("POST", "/subjects/t-value/versions", documented("a")))["version"] == 1
-    assert (await api("POST", "/subjects/u-value/versions", INT))["version"] == 1
-    again = Subjects()
-    for key, value in api.log:
-        again.replay(key, value)
-    assert again.room.taken == api.registry.state.room.taken
-    assert len(again.room) == 2
-
-
-async def test_room_is_that_of_texts_and_of_versions(api: Api) -> None:
-    room = api.registry.state.room
-    await api("PUT", "/config", {"compatibility": "NONE"})
-    await api("POST", "/subjects/t-value/versions", documented("a"))
-    once = room.taken
-    await api("POST", "/subjects/u-value/versions", documented("a"))
-    assert 0 < room.taken - once < 1_500  # the text is there once
-    await api("POST", "/subjects/t-value/versions", documented("\U0001f600"))
-    assert room.taken - once > 5_000  # each character takes four bytes
-    before = room.taken
-    await api("DELETE", "/subjects/u-value")
-    assert room.taken == before
-    await api("DELETE", "/subjects/u-value?permanent=true")
-    assert room.taken < before
-
-
-async def test_parsed_schemas_are_kept_by_their_size(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five hundred of the largest ones took gigabytes, from a client that may see one topic."""
-    monkeypatch.setattr(registry, "_CACHE_CHARACTERS", 10_000)
-    parsed = 0
-
-    async def counted() -> None:
-        nonlocal parsed
-        parsed += 1
-
-    api.parsing = counted
-    for each in "abcdefghijkl":
-        await api("POST", "/compatibility/subjects/t/versions", documented(each))
-    assert parsed == 12
-    await api("POST", "/compatibility/subjects/t/versions", documented("l"))
-    assert parsed == 12
-    await api("POST", "/compatibility/subjects/t/versions", documented("a"))
-    assert parsed == 13

@@ -23,10 +23,11 @@ from kafkalite.coordinators.groups.decisions.members import (
 from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, Matching
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.settings import int_setting
-from kafkalite.coordinators.groups.target_work import TargetWork, result_of
+from kafkalite.coordinators.groups.target_work import TargetWork
 from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.coordinators.patterns import full_match, matching_texts, text_pieces
 from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
 

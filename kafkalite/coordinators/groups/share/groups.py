@@ -19,9 +19,9 @@ from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.settings import int_setting
 from kafkalite.coordinators.groups.share.group_log import ShareGroupLog, need_share_group
 from kafkalite.coordinators.groups.share.states import ShareGroupStates
-from kafkalite.coordinators.groups.target_work import result_of
 from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.env.supervisor import Policy
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId

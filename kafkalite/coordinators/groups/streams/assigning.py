@@ -19,7 +19,8 @@ from kafkalite.coordinators.groups.decisions.streams.topology import ConfiguredS
 from kafkalite.coordinators.groups.partition import GroupEntry, StreamsRuntime
 from kafkalite.coordinators.groups.streams.groups import StreamsGroups
 from kafkalite.coordinators.groups.streams.settings import assignment_interval_s, streams_settings
-from kafkalite.coordinators.groups.target_work import TargetWork, result_of
+from kafkalite.coordinators.groups.target_work import TargetWork
+from kafkalite.env.turns import result_of
 
 
 class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
