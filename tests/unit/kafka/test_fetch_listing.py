@@ -73,6 +73,25 @@ def test_exactly_what_has_changed(version: int) -> None:
         wanted, before = later, after
 
 
+@pytest.mark.parametrize("moves", [0, 1, 3, 19, 20, 300])
+@pytest.mark.parametrize("order", ["turned", "any"])
+def test_in_any_order(moves: int, order: str) -> None:
+    """300 partitions: several numbers end with the same byte."""
+    source = random.Random(moves)
+    wanted: Wanted = {(b"a" * 16, number): (0, number, 100) for number in source.sample(range(100_000), 300)}
+    before = listed(request(wanted), 16)
+    assert before is not None
+    for turn in range(0, 300, 7):
+        keys = [*wanted][turn:] + [*wanted][:turn]
+        if order == "any":
+            source.shuffle(keys)
+        moved = {key: (0, wanted[key][1] + 1, 100) for key in source.sample(keys, moves)}
+        after = listed(request({key: moved.get(key, wanted[key]) for key in keys}), 16)
+        assert after is not None
+        changed = before.changed(after)
+        assert changed is not None and flat(after.request(changed)) == moved
+
+
 def test_another_request_is_decoded() -> None:
     wanted: Wanted = {(b"a" * 16, number): (0, number, 100) for number in range(9)}
     before = listed(request(wanted), 16)
@@ -89,6 +108,13 @@ def test_another_request_is_decoded() -> None:
     ):
         after = listed(other, 16)
         assert after is not None and before.changed(after) is None
+    twice = request(wanted)
+    twice.topics = [*twice.topics, *twice.topics]
+    once_more = request(less)
+    once_more.topics[0].partitions = [*once_more.topics[0].partitions, once_more.topics[0].partitions[4]]
+    for with_twice in (twice, once_more):
+        after = listed(with_twice, 16)
+        assert after is not None and before.changed(after) is None
     other_version = listed(request(wanted), 13)
     assert other_version is not None and before.changed(other_version) is None
 
@@ -100,9 +126,6 @@ def test_what_has_another_form_is_decoded() -> None:
     forgotten = [wire.FetchRequest.ForgottenTopic(topic_id=b"a" * 16, partitions=[1])]
     assert listed(request(wanted, forgotten_topics_data=forgotten), 16) is None
     assert listed(request(wanted, cluster_id="c"), 16) is None
-    twice = request({**wanted})
-    twice.topics = [*twice.topics, *twice.topics]
-    assert listed(twice, 16) is None
     tagged = request(wanted)
     tagged.topics[0].partitions[3].high_watermark = 7
     assert listed(tagged, 18) is None
