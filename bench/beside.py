@@ -10,7 +10,6 @@ reader (librdkafka) of records that are not in the page cache. `--tree` runs the
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import struct
@@ -259,16 +258,6 @@ def all_metadata(bench: Bench, connections: int = 2, depth: int = 64) -> str:
     return f"{connections * depth} responses of {size >> 10} kB"
 
 
-def chill(directory: Path) -> None:
-    """The page cache drops the old records."""
-    # A node's directories, or disks within them: to walk through everything would meet directories that are just being removed.
-    for path in [*directory.glob("*/old-*/*.log"), *directory.glob("*/*/old-*/*.log")]:
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
-
-
 def cold(bench: Bench) -> str:
     """A reader from the beginning."""
     took = bench.call(1, "read_all", bench.bootstrap, "old", COLD_PARTITIONS, COLD_RECORDS)
@@ -339,7 +328,7 @@ def _run(bench: Bench, directory: Path, wanted: re.Pattern[str], results: list[d
     if wanted.search("cold reader"):
         bench.create("old", COLD_PARTITIONS, 1)
         bench.call(1, "fill", bench.bootstrap, "old", COLD_RECORDS, COLD_BYTES, COLD_PARTITIONS)
-        chill(directory)
+        bench.call(1, "chill", str(directory))
         time.sleep(1)
     row("cold reader", lambda: cold(bench))
     row("the same reader, hot", lambda: cold(bench))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import idle_partitions, small_requests
-from bench.beside import BOMB_BYTES, BesideClient, Helper, bomb, chill, huge
+from bench.beside import BOMB_BYTES, BesideClient, Helper, bomb, huge
 from bench.beside_kafka_system import (
     OLD_BYTES,
     OLD_PARTITIONS,
@@ -94,7 +94,8 @@ def cold_reader(system: System, seconds: float = 6.0) -> Row:
     """A reader that reads 300 MB again and again beside a producer of 20,000 records/s: acknowledgements of the producer.
 
     For "cold" the page cache drops the 300 MB before each time. The reader's process gives way to others: elsewhere it is another machine, and
-    with two cores here its own work would be what is measured.
+    with two cores here its own work would be what is measured. "The files" are the same bytes, as cold, read by that process without a broker:
+    what the disk and two cores cost.
     """
     topic = f"steady-{time.monotonic_ns()}"
     system.load.ask("create", system.bootstrap, topic, 1, 3)
@@ -104,7 +105,7 @@ def cold_reader(system: System, seconds: float = 6.0) -> Row:
         settings = {"linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
         producer.call("victim", system.bootstrap, topic, RATE, settings, STEADY_BYTES)
         time.sleep(2)
-        for name in ("no reader", "cold reader", "the same reader, hot"):
+        for name in ("no reader", "cold reader", "the same reader, hot", "the files"):
             producer.call("take")
             waited, queued = sum(map(loop_waited_ms, pids(system))), sum(map(loop_queued_ms, pids(system)))
             used, began = system.cpu_seconds(), time.monotonic()
@@ -113,9 +114,12 @@ def cold_reader(system: System, seconds: float = 6.0) -> Row:
                 if name == "no reader":
                     time.sleep(left)
                     continue
-                if name == "cold reader":
-                    chill(system.directory)
-                took.append(reader.call("read_all", system.bootstrap, "old", OLD_PARTITIONS, OLD_RECORDS))
+                if name != "the same reader, hot":
+                    reader.call("chill", str(system.directory))
+                if name == "the files":
+                    took.append(reader.call("read_files", str(system.directory)))
+                else:
+                    took.append(reader.call("read_all", system.bootstrap, "old", OLD_PARTITIONS, OLD_RECORDS))
             taken = producer.call("take")
             for column in ("p50", "p99", "p99.9", "max"):
                 found[f"{name}: {column} ms"] = taken[column]

@@ -6,10 +6,13 @@ One command per line on stdin, a list in JSON; one JSON answer per line on stdou
 from __future__ import annotations
 
 import json
+import os
 import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
@@ -143,6 +146,38 @@ def read_all(bootstrap: str, topic: str, partitions: int, count: int) -> float:
     return took
 
 
+def chill(directory: str) -> None:
+    """The page cache drops the old records."""
+    # A node's directories, or disks within them: to walk through everything would meet directories that are just being removed.
+    for path in _old_logs(directory):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def read_files(directory: str) -> float:
+    """The old records, straight from their files: what the disk and this process cost without a broker; the seconds."""
+    began = time.monotonic()
+    for path in _old_logs(directory):
+        with open(path, "rb", buffering=0) as log:
+            while log.read(1 << 20):
+                pass
+    return time.monotonic() - began
+
+
+def _old_logs(directory: str) -> list[Path]:
+    return [*Path(directory).glob("*/old-*/*.log"), *Path(directory).glob("*/*/old-*/*.log")]
+
+
+WORK: dict[str, Callable[..., float | None]] = {
+    "fill": fill,
+    "read_all": read_all,
+    "chill": chill,
+    "read_files": read_files,
+}
+
+
 def main() -> None:
     victim: Victim | None = None
     reader: Reader | None = None
@@ -160,7 +195,7 @@ def main() -> None:
             assert victim is not None
             answer = victim.take() if name == "take" else victim.stop()
         else:
-            answer = fill(*arguments) if name == "fill" else read_all(*arguments)
+            answer = WORK[name](*arguments)
         print(json.dumps(answer), flush=True)
 
 
