@@ -66,12 +66,13 @@ def _ask(bootstrap: str) -> dict[str, list[str]]:
     import asyncio
 
     from kafkalite.protocol import wire
-    from kafkalite_cli.output import connect, run_async
+    from kafkalite_cli.output import Invocation, Output, run_async
 
     async def work() -> dict[str, list[str]]:
         found: dict[str, list[str]] = {"topics": [], "groups": [], "brokers": []}
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TIMEOUT_S), connect(bootstrap, _TIMEOUT_S) as client:
+            cli = Invocation(bootstrap, _TIMEOUT_S, Output(as_json=False))
+            async with asyncio.timeout(_TIMEOUT_S), cli.connect() as client:
                 metadata = await client.metadata(timeout_s=_TIMEOUT_S)
                 found["brokers"] = [str(each.broker_id) for each in metadata.brokers][:_MAX_NAMES]
                 topics = sorted((each.topic, len(each.partitions)) for each in metadata.topics)

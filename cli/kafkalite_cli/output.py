@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import select
@@ -171,8 +172,18 @@ def group_options(command: F) -> F:
     )(command)
 
 
-def client_options(command: F) -> F:
-    """--bootstrap, --profile, --client-config, --timeout and --json."""
+def client_options(verb: Callable[..., Any]) -> Callable[..., None]:
+    """--bootstrap, --profile, --client-config, --timeout and --json: as an `Invocation`, the first argument of the verb.
+
+    A verb that is a coroutine function runs in a loop. A number that it returns is the exit code.
+    """
+
+    @functools.wraps(verb)
+    def command(bootstrap: str, timeout_s: float, *, as_json: bool, **arguments: Any) -> None:
+        done = verb(Invocation(bootstrap, timeout_s, Output(as_json)), **arguments)
+        if code := run_async(done) if asyncio.iscoroutine(done) else done:
+            raise click.exceptions.Exit(code)
+
     options = [
         client_config_option,
         click.option(
@@ -196,23 +207,32 @@ def client_options(command: F) -> F:
         ),
         click.option("--json", "as_json", is_flag=True, help="JSON on stdout."),
     ]
+    options_of: Callable[..., None] = command
     for option in reversed(options):
-        command = option(command)
-    return command
+        options_of = option(options_of)
+    return options_of
 
 
 #: A command that has reached no broker by then says that it waits.
 _WAITS_AFTER_S = 2.0
 
 
-def connect(bootstrap: str, timeout_s: float) -> AsyncClient:
-    """The client for a command. If no broker answers, it says so before the time is over. Call it in the loop."""
-    client = AsyncClient.connect(
-        bootstrap, client_id="kafkalite-cli", request_timeout_s=timeout_s, security=client_security()
-    )
-    if timeout_s > _WAITS_AFTER_S:
-        asyncio.get_running_loop().call_later(_WAITS_AFTER_S, _note_waiting, client, timeout_s)
-    return client
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What every verb is given: addresses of the cluster, how long a request may take, where the result goes."""
+
+    bootstrap: str
+    timeout_s: float
+    out: Output
+
+    def connect(self) -> AsyncClient:
+        """The client for the command. If no broker answers, it says so before the time is over. Call it in the loop."""
+        client = AsyncClient.connect(
+            self.bootstrap, client_id="kafkalite-cli", request_timeout_s=self.timeout_s, security=client_security()
+        )
+        if self.timeout_s > _WAITS_AFTER_S:
+            asyncio.get_running_loop().call_later(_WAITS_AFTER_S, _note_waiting, client, self.timeout_s)
+        return client
 
 
 def _note_waiting(client: AsyncClient, timeout_s: float) -> None:

@@ -22,7 +22,7 @@ from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, S
 from kafkalite.model import BrokerId
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.output import Output, client_options, connect, ids_text, run_async, size_text
+from kafkalite_cli.output import Invocation, client_options, ids_text, run_async, size_text
 from kafkalite_cli.parameters import Real, Whole
 
 #: user: without internal topics.
@@ -59,6 +59,7 @@ _HELP = "q quit · ↑↓ or n/p page · s next state filter"
 )
 @client_options
 def top(
+    cli: Invocation,
     *,
     once: bool,
     interval: float,
@@ -67,9 +68,6 @@ def top(
     state: str | None,
     broker: int | None,
     limit: int | None,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Brokers, disks, problems, moves and partitions of the whole cluster, as they are now.
 
@@ -91,13 +89,13 @@ def top(
     )
     if (
         once
-        or as_json
+        or cli.out.as_json
         or not (sys.stdout.isatty() and sys.stdin.isatty())
         or os.environ.get("TERM") in ("dumb", "unknown")
     ):
-        run_async(_once(request, bootstrap, timeout_s, Output(as_json)))
+        run_async(_once(cli, request))
     else:
-        run_async(_until_sigterm(_live(request, limit, bootstrap, timeout_s, interval)))
+        run_async(_until_sigterm(_live(cli, request, limit, interval)))
 
 
 async def read_status(client: AsyncClient, request: StatusRequest, timeout_s: float) -> StatusResponse:
@@ -109,11 +107,11 @@ async def read_status(client: AsyncClient, request: StatusRequest, timeout_s: fl
     return answer
 
 
-async def _once(request: StatusRequest, bootstrap: str, timeout_s: float, out: Output) -> None:
-    async with connect(bootstrap, timeout_s) as client:
-        answer = await read_status(client, request, timeout_s)
-    if out.as_json:
-        out.value(status_value(answer), "")
+async def _once(cli: Invocation, request: StatusRequest) -> None:
+    async with cli.connect() as client:
+        answer = await read_status(client, request, cli.timeout_s)
+    if cli.out.as_json:
+        cli.out.value(status_value(answer), "")
         return
     click.echo(_headline(answer))
     for problem in _problem_lines(answer):
@@ -126,7 +124,7 @@ async def _once(request: StatusRequest, bootstrap: str, timeout_s: float, out: O
             console.print("", _grid(columns, rows, console.width))
         elif rows:
             click.echo("")
-            out.table(title, columns, rows)
+            cli.out.table(title, columns, rows)
     if len(answer.partitions) < answer.partitions_matched:
         click.echo(
             f"{len(answer.partitions)} of {number_of(answer.partitions_matched, 'partition')}; see --filter, --limit"
@@ -286,14 +284,14 @@ async def _until_sigterm(work: Coroutine[Any, Any, None]) -> None:
         raise click.exceptions.Exit(128 + signal.SIGTERM) from None
 
 
-async def _live(request: StatusRequest, limit: int | None, bootstrap: str, timeout_s: float, interval: float) -> None:
+async def _live(cli: Invocation, request: StatusRequest, limit: int | None, interval: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
     console = Console()
     answer: StatusResponse | None = None
     error = ""
-    async with connect(bootstrap, timeout_s) as client:
+    async with cli.connect() as client:
         with _keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
             asked: StatusRequest | None = request
             while asked is not None:
@@ -301,7 +299,7 @@ async def _live(request: StatusRequest, limit: int | None, bootstrap: str, timeo
                 rows = limit if limit is not None else max(_MIN_ROWS, console.height - _used(answer))
                 request = dataclasses.replace(request, limit=max(rows, 1))
                 try:
-                    answer, error = await read_status(client, request, timeout_s), ""
+                    answer, error = await read_status(client, request, cli.timeout_s), ""
                 except KafkaliteError as failure:
                     if answer is None:
                         raise

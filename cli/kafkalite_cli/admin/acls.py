@@ -22,7 +22,7 @@ from kafkalite.security.acl import (
     Permission,
     ResourceType,
 )
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.output import Invocation, Output, client_options, group_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 Resource = tuple[ResourceType, str]
@@ -109,15 +109,7 @@ def _print(found: Sequence[Binding], out: Output, key: str) -> None:
 )  # fmt: skip
 @click.option("--principal", help="Only entries for User:NAME.")
 @client_options
-def list_acls(
-    resources: list[Resource],
-    pattern: str,
-    principal: str | None,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
-) -> None:
+async def list_acls(cli: Invocation, resources: list[Resource], pattern: str, principal: str | None) -> None:
     """The entries in force.
 
     Example:
@@ -127,14 +119,11 @@ def list_acls(
     """
     filters = [Filter(kind, name, _PATTERNS[pattern], principal) for kind, name in resources]
 
-    async def work() -> None:
-        found: set[Binding] = set()
-        async with connect(bootstrap, timeout_s) as client:
-            for each in filters or [Filter(principal=principal)]:
-                found.update(await describe_acls(client, each, timeout_s=timeout_s))
-        _print(sorted(found), Output(as_json), "acls")
-
-    run_async(work())
+    found: set[Binding] = set()
+    async with cli.connect() as client:
+        for each in filters or [Filter(principal=principal)]:
+            found.update(await describe_acls(client, each, timeout_s=cli.timeout_s))
+    _print(sorted(found), cli.out, "acls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +231,7 @@ def entry_options(command: Callable[..., None]) -> Callable[..., None]:
 @resource_options
 @entry_options
 @client_options
-def add(
-    resources: list[Resource],
-    entries: EntryOptions,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
-) -> None:
+async def add(cli: Invocation, resources: list[Resource], entries: EntryOptions) -> None:
     """Add entries; those that are there stay.
 
     Examples:
@@ -260,12 +242,9 @@ def add(
     """
     found = entries.bindings(resources)
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            await create_acls(client, found, timeout_s=timeout_s)
-        _print(found, Output(as_json), "added")
-
-    run_async(work())
+    async with cli.connect() as client:
+        await create_acls(client, found, timeout_s=cli.timeout_s)
+    _print(found, cli.out, "added")
 
 
 @acls.command("remove")
@@ -275,15 +254,7 @@ def add(
     "--yes", is_flag=True, help="Confirm the removal of every entry of the named resources, if no principal is given."
 )
 @client_options
-def remove(
-    resources: list[Resource],
-    entries: EntryOptions,
-    *,
-    yes: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+async def remove(cli: Invocation, resources: list[Resource], entries: EntryOptions, *, yes: bool) -> None:
     """Remove entries.
 
     Example:
@@ -314,11 +285,8 @@ def remove(
             for each in entries.bindings(resources)
         )
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            removed = await delete_acls(client, filters, timeout_s=timeout_s)
-        _print(removed, Output(as_json), "removed")
-        if not removed:
-            click.echo("kafkalite: no entry matches: nothing was removed", err=True)
-
-    run_async(work())
+    async with cli.connect() as client:
+        removed = await delete_acls(client, filters, timeout_s=cli.timeout_s)
+    _print(removed, cli.out, "removed")
+    if not removed:
+        click.echo("kafkalite: no entry matches: nothing was removed", err=True)

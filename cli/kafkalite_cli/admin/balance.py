@@ -17,13 +17,12 @@ from kafkalite_cli.admin.move_progress import watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, request_moves
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.output import (
+    Invocation,
     Output,
     client_options,
     confirm,
-    connect,
     group_options,
     ids_text,
-    run_async,
     run_watch,
     size_text,
 )
@@ -45,7 +44,7 @@ def balance(bootstrap: str | None) -> None:
 
 @balance.command("status")
 @client_options
-def status(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def status(cli: Invocation) -> None:
     """The share of each broker, and whether the balancer has something to do.
 
     Example:
@@ -53,22 +52,18 @@ def status(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     \b
       kafkalite admin balance status
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answer = await balance_of(client, timeout_s, refresh=True)
-        out = Output(as_json)
-        if as_json:
-            value = dataclasses.asdict(answer)
-            del value["moves"], value["has_more"]
-            out.value(value, "")
-            return
-        out.table("", COLUMNS, broker_rows(answer.brokers))
-        click.echo(f"\n{_headline(answer)}")
-        for each in answer.stuck:
-            click.echo(f"waits: {each.topic}-{each.partition}: {each.reason}")
-
-    run_async(work())
+    async with cli.connect() as client:
+        answer = await balance_of(client, cli.timeout_s, refresh=True)
+    out = cli.out
+    if out.as_json:
+        value = dataclasses.asdict(answer)
+        del value["moves"], value["has_more"]
+        out.value(value, "")
+        return
+    out.table("", COLUMNS, broker_rows(answer.brokers))
+    click.echo(f"\n{_headline(answer)}")
+    for each in answer.stuck:
+        click.echo(f"waits: {each.topic}-{each.partition}: {each.reason}")
 
 
 def _headline(answer: DescribeBalanceResponse) -> str:
@@ -82,7 +77,7 @@ def _headline(answer: DescribeBalanceResponse) -> str:
 @balance.command("plan")
 @click.option("--moves", type=Whole(1, 1_000), default=_MOVES, show_default=True, help="Most partitions to move.")
 @client_options
-def plan(moves: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def plan(cli: Invocation, moves: int) -> None:
     """What the balancer would move, and why; nothing is moved.
 
     Example:
@@ -90,13 +85,9 @@ def plan(moves: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None
     \b
       kafkalite admin balance plan
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answer = await balance_of(client, timeout_s, moves=moves, refresh=True)
-        _show_plan(answer, Output(as_json))
-
-    run_async(work())
+    async with cli.connect() as client:
+        answer = await balance_of(client, cli.timeout_s, moves=moves, refresh=True)
+    _show_plan(answer, cli.out)
 
 
 def _show_plan(answer: DescribeBalanceResponse, out: Output) -> None:
@@ -143,6 +134,7 @@ def _show_plan(answer: DescribeBalanceResponse, out: Output) -> None:
 @click.option("--no-watch", is_flag=True, help="Return at once; the moves go on.")
 @client_options
 def run(
+    cli: Invocation,
     moves: int,
     throttle: int | None,
     max_partitions: int | None,
@@ -150,9 +142,6 @@ def run(
     dry_run: bool,
     yes: bool,
     no_watch: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Make the load even once, whatever balancer.mode says: the moves of `balance plan`, as one request.
 
@@ -161,20 +150,20 @@ def run(
     \b
       kafkalite admin balance run --throttle 50000000
     """
-    out = Output(as_json)
+    out = cli.out
 
     async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answer = await balance_of(client, timeout_s, moves=moves, refresh=True)
+        async with cli.connect() as client:
+            answer = await balance_of(client, cli.timeout_s, moves=moves, refresh=True)
             _show_plan(answer, out)
             if dry_run or not answer.moves:
                 return
             confirm(f"Move {number_of(len(answer.moves), 'partition')}?", yes=yes)
             limits = (0, max_partitions or answer.max_moves, 0)
             wanted = tuple(_wanted(each, throttle or answer.throttle) for each in answer.moves)
-            await request_moves(client, wanted, timeout_s, limits=limits)
+            await request_moves(client, wanted, cli.timeout_s, limits=limits)
             if not no_watch:
-                await watch(client, out, timeout_s=timeout_s, is_requested=True)
+                await watch(client, out, timeout_s=cli.timeout_s, is_requested=True)
 
     run_watch(work(), HOW_TO_RETURN)
 
@@ -186,7 +175,7 @@ def _wanted(move: PlannedMove, throttle: int) -> WantedReassignment:
 @balance.command("why")
 @click.argument("partition", required=False, metavar="[TOPIC-P]")
 @client_options
-def why(partition: str | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def why(cli: Invocation, partition: str | None) -> None:
     """Why the balancer moved a partition; without one, its last moves.
 
     The broker that is named was the controller, or moved the replica between its disks. Brokers keep the last 24 events of each partition,
@@ -200,29 +189,26 @@ def why(partition: str | None, bootstrap: str, timeout_s: float, *, as_json: boo
     """
     subject = _SUBJECT if partition is None else str(parse_partition(partition))
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answers = await client.every_node(HistoryRequest((subject,)), timeout_s=timeout_s)
-        refuse_forbidden(answers.values())
-        found = sorted(
-            (event.at_ms, node, event.what.rpartition(".")[2], event.detail)
-            for node, answer in answers.items()
-            if isinstance(answer, HistoryResponse)
-            for event in answer.events
-            if event.what.startswith(_EVENTS)
-        )
-        out = Output(as_json)
-        if as_json:
-            names = ("at_ms", "broker_id", "goal", "detail")
-            out.value({"events": [dict(zip(names, each, strict=True)) for each in found]}, "")
-            return
-        if not found:
-            click.echo("the balancer has moved nothing that is remembered")
-        for at_ms, node, goal, detail in found:
-            at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            click.echo(f"{at}Z  {goal}  {detail}  (broker {node})")
-        for node, answer in sorted(answers.items()):
-            if isinstance(answer, KafkaliteError):
-                click.echo(f"kafkalite: broker {node} did not answer: {answer}", err=True)
-
-    run_async(work())
+    async with cli.connect() as client:
+        answers = await client.every_node(HistoryRequest((subject,)), timeout_s=cli.timeout_s)
+    refuse_forbidden(answers.values())
+    found = sorted(
+        (event.at_ms, node, event.what.rpartition(".")[2], event.detail)
+        for node, answer in answers.items()
+        if isinstance(answer, HistoryResponse)
+        for event in answer.events
+        if event.what.startswith(_EVENTS)
+    )
+    out = cli.out
+    if out.as_json:
+        names = ("at_ms", "broker_id", "goal", "detail")
+        out.value({"events": [dict(zip(names, each, strict=True)) for each in found]}, "")
+        return
+    if not found:
+        click.echo("the balancer has moved nothing that is remembered")
+    for at_ms, node, goal, detail in found:
+        at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        click.echo(f"{at}Z  {goal}  {detail}  (broker {node})")
+    for node, answer in sorted(answers.items()):
+        if isinstance(answer, KafkaliteError):
+            click.echo(f"kafkalite: broker {node} did not answer: {answer}", err=True)

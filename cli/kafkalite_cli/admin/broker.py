@@ -23,10 +23,10 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration, watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves_in_progress, request_moves
 from kafkalite_cli.output import (
+    Invocation,
     Output,
     client_options,
     confirm,
-    connect,
     group_options,
     run_async,
     run_watch,
@@ -89,7 +89,7 @@ def _state_text(each: BrokerBalance) -> str:
 
 @broker.command("list")
 @client_options
-def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_(cli: Invocation) -> None:
     """Every broker with its state and its share of the load.
 
     PREFERRED counts partitions that it should lead, LEADS those that it leads now.
@@ -99,16 +99,12 @@ def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     \b
       kafkalite admin broker list
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answer = await balance_of(client, timeout_s, refresh=True)
-        out = Output(as_json)
-        if as_json:
-            out.value({"brokers": [dataclasses.asdict(each) for each in answer.brokers]}, "")
-        out.table("", COLUMNS, broker_rows(answer.brokers))
-
-    run_async(work())
+    async with cli.connect() as client:
+        answer = await balance_of(client, cli.timeout_s, refresh=True)
+    out = cli.out
+    if out.as_json:
+        out.value({"brokers": [dataclasses.asdict(each) for each in answer.brokers]}, "")
+    out.table("", COLUMNS, broker_rows(answer.brokers))
 
 
 # --- cordon --------------------------------------------------------------------------------------
@@ -117,7 +113,7 @@ def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
 @broker.command("cordon")
 @click.argument("brokers", nargs=-1, required=True, type=Whole(0), metavar="BROKER…")
 @client_options
-def cordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def cordon(cli: Invocation, brokers: tuple[int, ...]) -> None:
     """Give brokers no new replicas; they keep what they have.
 
     New topics and partitions, plans and the balancer leave them out, and a request that names one is refused.
@@ -127,13 +123,13 @@ def cordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, *, as_jso
     \b
       kafkalite admin broker cordon 3
     """
-    run_async(_set_states(brokers, CORDONED, bootstrap, timeout_s, Output(as_json)))
+    await _set_states(cli, brokers, CORDONED)
 
 
 @broker.command("uncordon")
 @click.argument("brokers", nargs=-1, required=True, type=Whole(0), metavar="BROKER…")
 @client_options
-def uncordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def uncordon(cli: Invocation, brokers: tuple[int, ...]) -> None:
     """Let brokers take new replicas again. A drain ends; moves that it has begun go on (see decommission --cancel).
 
     Example:
@@ -141,14 +137,14 @@ def uncordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, *, as_j
     \b
       kafkalite admin broker uncordon 3
     """
-    run_async(_set_states(brokers, ACTIVE, bootstrap, timeout_s, Output(as_json)))
+    await _set_states(cli, brokers, ACTIVE)
 
 
-async def _set_states(brokers: tuple[int, ...], state: str, bootstrap: str, timeout_s: float, out: Output) -> None:
-    async with connect(bootstrap, timeout_s) as client:
+async def _set_states(cli: Invocation, brokers: tuple[int, ...], state: str) -> None:
+    async with cli.connect() as client:
         for each in dict.fromkeys(brokers):
-            await set_state(client, BrokerId(each), state, timeout_s)
-            out.value({"broker_id": each, "state": state}, f"broker {each} is {state}")
+            await set_state(client, BrokerId(each), state, cli.timeout_s)
+            cli.out.value({"broker_id": each, "state": state}, f"broker {each} is {state}")
 
 
 async def set_state(client: AsyncClient, broker_id: BrokerId, state: str, timeout_s: float) -> None:
@@ -202,9 +198,7 @@ class _Left:
 )
 @click.option("--no-watch", is_flag=True, help="Return at once; the drain goes on.")
 @client_options
-def decommission(
-    broker_id: int, *, cancel: bool, no_watch: bool, bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def decommission(cli: Invocation, broker_id: int, *, cancel: bool, no_watch: bool) -> None:
     """Move all replicas away from a broker, and say when it may be stopped.
 
     The controller moves them in small batches (balancer.max.moves, balancer.throttle.bytes.per.second), also if this command is
@@ -217,19 +211,19 @@ def decommission(
       kafkalite admin broker decommission 3
       kafkalite admin broker decommission 3 --cancel
     """
-    target, out = BrokerId(broker_id), Output(as_json)
+    target, out = BrokerId(broker_id), cli.out
     if cancel:
-        run_async(_cancel(target, bootstrap, timeout_s, out))
+        run_async(_cancel(cli, target))
         return
 
     async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            await set_state(client, target, DRAINING, timeout_s)
+        async with cli.connect() as client:
+            await set_state(client, target, DRAINING, cli.timeout_s)
             if no_watch:
                 text = f"broker {target} is being drained; `kafkalite admin broker decommission {target}` shows the progress"
                 out.value({"broker_id": target, "state": DRAINING}, text)
                 return
-            await _watch_drain(client, target, timeout_s, out)
+            await _watch_drain(client, target, cli.timeout_s, out)
 
     run_watch(
         work(),
@@ -290,28 +284,28 @@ def _named(absent: tuple[BrokerId, ...]) -> str:
     return f"broker {names}, which is not alive" if len(absent) == 1 else f"brokers {names}, which are not alive"
 
 
-async def _cancel(target: BrokerId, bootstrap: str, timeout_s: float, out: Output) -> None:
+async def _cancel(cli: Invocation, target: BrokerId) -> None:
     """May be repeated: the broker stays cordoned until all moves are called off."""
-    async with connect(bootstrap, timeout_s) as client:
-        if await read_state(client, target, timeout_s) not in (DRAINING, CORDONED):
-            going = len(await _leaving(client, target, timeout_s))
+    async with cli.connect() as client:
+        if await read_state(client, target, cli.timeout_s) not in (DRAINING, CORDONED):
+            going = len(await _leaving(client, target, cli.timeout_s))
             hint = f"; moves away from it: {going} (`kafkalite admin reassign cancel` ends them)" if going else ""
             raise api_error(ErrorCode.INVALID_REQUEST, f"broker {target} is not being drained{hint}")
-        await set_state(client, target, CORDONED, timeout_s)
+        await set_state(client, target, CORDONED, cli.timeout_s)
         called_off: set[TopicPartition] = set()
-        deadline = client.now() + min(timeout_s, _CANCEL_S)
+        deadline = client.now() + min(cli.timeout_s, _CANCEL_S)
         quiet = 0
         # A controller that has not heard of it yet may begin another move.
         while quiet < 2 and client.now() < deadline:
-            leaving = await _leaving(client, target, timeout_s)
+            leaving = await _leaving(client, target, cli.timeout_s)
             quiet = 0 if leaving else quiet + 1
             if leaving:
-                called_off |= await cancel_moves(client, leaving, timeout_s, is_atomic=False)
+                called_off |= await cancel_moves(client, leaving, cli.timeout_s, is_atomic=False)
             await asyncio.sleep(_WATCH_S)
-        await set_state(client, target, ACTIVE, timeout_s)
+        await set_state(client, target, ACTIVE, cli.timeout_s)
         count = len(called_off)
         text = f"broker {target} is {ACTIVE}; {count} {'move was' if count == 1 else 'moves were'} called off"
-        out.value({"broker_id": target, "state": ACTIVE, "called_off": count}, text)
+        cli.out.value({"broker_id": target, "state": ACTIVE, "called_off": count}, text)
 
 
 async def _leaving(client: AsyncClient, target: BrokerId, timeout_s: float) -> list[TopicPartition]:
@@ -338,6 +332,7 @@ async def _leaving(client: AsyncClient, target: BrokerId, timeout_s: float) -> l
 @click.option("--no-watch", is_flag=True, help="Return at once; the moves go on.")
 @client_options
 def replace(
+    cli: Invocation,
     old: int,
     new: int,
     throttle: int | None,
@@ -346,9 +341,6 @@ def replace(
     dry_run: bool,
     yes: bool,
     no_watch: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Put the broker NEW in the place of OLD, which is dead: it gets OLD's replicas and preferred leaderships.
 
@@ -359,17 +351,17 @@ def replace(
     \b
       kafkalite admin broker replace 2 5
     """
-    out, gone, fresh = Output(as_json), BrokerId(old), BrokerId(new)
+    out, gone, fresh = cli.out, BrokerId(old), BrokerId(new)
 
     async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            assignment, racks = await _assignment(client, timeout_s)
+        async with cli.connect() as client:
+            assignment, racks = await _assignment(client, cli.timeout_s)
             if gone in racks:
                 reason = f"broker {gone} is alive: `kafkalite admin broker decommission {gone}` moves its replicas away"
                 raise api_error(ErrorCode.INVALID_REQUEST, reason)
             if fresh not in racks:
                 raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {fresh} is not alive")
-            moves = await moves_in_progress(client, timeout_s)
+            moves = await moves_in_progress(client, cli.timeout_s)
             begun = [each for each in moves if gone in each.origin and fresh in each.target]
             ends = {TopicPartition(each.topic, each.partition): each.target for each in moves}
             assignment = {partition: ends.get(partition, replicas) for partition, replicas in assignment.items()}
@@ -379,13 +371,13 @@ def replace(
                 return
             if not made.targets:
                 if not no_watch:
-                    await watch(client, out, timeout_s=timeout_s, is_requested=True)
+                    await watch(client, out, timeout_s=cli.timeout_s, is_requested=True)
                 return
             confirm(f"Move {number_of(len(made.targets), 'replica')} of broker {gone} to broker {fresh}?", yes=yes)
             wanted = tuple(WantedReassignment(*p, target, throttle or 0) for p, target in sorted(made.targets.items()))
-            await request_moves(client, wanted, timeout_s, limits=(0, max_partitions or 0, 0))
+            await request_moves(client, wanted, cli.timeout_s, limits=(0, max_partitions or 0, 0))
             if not no_watch:
-                await watch(client, out, timeout_s=timeout_s, is_requested=True)
+                await watch(client, out, timeout_s=cli.timeout_s, is_requested=True)
 
     run_watch(work(), HOW_TO_RETURN)
 

@@ -13,14 +13,14 @@ from kafkalite.telemetry.advice import advice, severity
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
-from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite_cli.output import Invocation, client_options
 
 _UNREACHABLE = "broker.unreachable"
 
 
 @click.command("describe-cluster")
 @client_options
-def describe_cluster(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def describe_cluster(cli: Invocation) -> None:
     """Brokers and controller.
 
     Example:
@@ -28,38 +28,34 @@ def describe_cluster(bootstrap: str, timeout_s: float, *, as_json: bool) -> None
     \b
       kafkalite admin describe-cluster
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answer = await client.describe_cluster(timeout_s=timeout_s)
-            if not as_json:
-                await note_zookeeper(client)
-        out = Output(as_json)
-        if as_json:
-            out.value(dataclasses.asdict(answer), "")
-            return
-        controller = "none" if answer.controller_id < 0 else f"broker {answer.controller_id}"
-        click.echo(f"cluster {answer.cluster_id}, controller {controller}, controller epoch {answer.controller_epoch}")
-        rows = [
-            (
-                b.broker_id,
-                str(Endpoint(b.rpc_host, b.rpc_port)),
-                str(Endpoint(b.kafka_host, b.kafka_port)) if b.kafka_port >= 0 else "",
-                b.http,
-                b.rack or "",
-                b.broker_epoch,
-                "controller" if b.broker_id == answer.controller_id else "",
-            )
-            for b in sorted(answer.brokers, key=lambda broker: broker.broker_id)
-        ]
-        out.table("", ("broker", "rpc", "kafka", "console", "rack", "broker epoch", "role"), rows)
-
-    run_async(work())
+    async with cli.connect() as client:
+        answer = await client.describe_cluster(timeout_s=cli.timeout_s)
+        if not cli.out.as_json:
+            await note_zookeeper(client)
+    out = cli.out
+    if out.as_json:
+        out.value(dataclasses.asdict(answer), "")
+        return
+    controller = "none" if answer.controller_id < 0 else f"broker {answer.controller_id}"
+    click.echo(f"cluster {answer.cluster_id}, controller {controller}, controller epoch {answer.controller_epoch}")
+    rows = [
+        (
+            b.broker_id,
+            str(Endpoint(b.rpc_host, b.rpc_port)),
+            str(Endpoint(b.kafka_host, b.kafka_port)) if b.kafka_port >= 0 else "",
+            b.http,
+            b.rack or "",
+            b.broker_epoch,
+            "controller" if b.broker_id == answer.controller_id else "",
+        )
+        for b in sorted(answer.brokers, key=lambda broker: broker.broker_id)
+    ]
+    out.table("", ("broker", "rpc", "kafka", "console", "rack", "broker epoch", "role"), rows)
 
 
 @click.command("health")
 @client_options
-def health(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def health(cli: Invocation) -> int:
     """What any node sees wrong, and what to do about it; exits 1 if there is anything.
 
     Examples:
@@ -68,63 +64,57 @@ def health(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
       kafkalite admin health
       kafkalite admin health --json | jq -r '.problems[].what' | sort | uniq -c
     """
-
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            answers = await client.health(timeout_s=timeout_s)
-            topics = (await client.metadata(timeout_s=timeout_s)).topics
-            now_ms = client.clock.wall_ms()
-        if not answers:
-            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker")
-        refuse_forbidden(answers.values())
-        assigned = Counter(broker for topic in topics for entry in topic.partitions for broker in entry.replicas)
-        problems = [
-            _unreachable(broker, f"not alive; it should have {number_of(assigned[broker], 'replica')}", 0)
-            for broker in sorted(assigned.keys() - answers.keys())
-        ]
-        for node, answer in answers.items():
-            if isinstance(answer, KafkaliteError):
-                problems.append(_unreachable(node, str(answer), now_ms))
-            else:
-                problems += [{"broker_id": node, **dataclasses.asdict(reported)} for reported in answer.problems]
-        for problem in problems:
-            problem |= dataclasses.asdict(advice(str(problem["what"])))
-        out = Output(as_json)
-        closed = {
-            node: answer.broker_state
-            for node, answer in sorted(answers.items())
-            if not isinstance(answer, KafkaliteError) and answer.broker_state != "active"
-        }
-        if as_json:
-            states = {str(node): state for node, state in closed.items()}
-            value = {"healthy": not problems, "brokers": sorted(answers), "problems": problems, "broker_states": states}
-            out.value(value, "")
-        elif not problems:
-            click.echo(f"healthy: {number_of(len(answers), 'broker')}, no problems")
+    async with cli.connect() as client:
+        answers = await client.health(timeout_s=cli.timeout_s)
+        topics = (await client.metadata(timeout_s=cli.timeout_s)).topics
+        now_ms = client.clock.wall_ms()
+    if not answers:
+        raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker")
+    refuse_forbidden(answers.values())
+    assigned = Counter(broker for topic in topics for entry in topic.partitions for broker in entry.replicas)
+    problems = [
+        _unreachable(broker, f"not alive; it should have {number_of(assigned[broker], 'replica')}", 0)
+        for broker in sorted(assigned.keys() - answers.keys())
+    ]
+    for node, answer in answers.items():
+        if isinstance(answer, KafkaliteError):
+            problems.append(_unreachable(node, str(answer), now_ms))
         else:
-            rows = [
-                (
-                    p["what"],
-                    p["subject"],
-                    "" if p["what"] == _UNREACHABLE else p["broker_id"],
-                    f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s" if p["since_ms"] else "",
-                    p["detail"],
-                )
-                for p in problems
-            ]
-            out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
-            for kind in sorted({str(p["what"]) for p in problems}, key=severity):
-                said = advice(kind)
-                click.echo(f"\n{kind}: {said.doing}".rstrip(": "))
-                click.echo(f"  you: {said.do}")
-        if not as_json:
-            for node, state in closed.items():
-                click.echo(f"note: broker {node} is {state}: it takes no new replicas")
-        return 1 if problems else 0
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+            problems += [{"broker_id": node, **dataclasses.asdict(reported)} for reported in answer.problems]
+    for problem in problems:
+        problem |= dataclasses.asdict(advice(str(problem["what"])))
+    out = cli.out
+    closed = {
+        node: answer.broker_state
+        for node, answer in sorted(answers.items())
+        if not isinstance(answer, KafkaliteError) and answer.broker_state != "active"
+    }
+    if out.as_json:
+        states = {str(node): state for node, state in closed.items()}
+        value = {"healthy": not problems, "brokers": sorted(answers), "problems": problems, "broker_states": states}
+        out.value(value, "")
+    elif not problems:
+        click.echo(f"healthy: {number_of(len(answers), 'broker')}, no problems")
+    else:
+        rows = [
+            (
+                p["what"],
+                p["subject"],
+                "" if p["what"] == _UNREACHABLE else p["broker_id"],
+                f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s" if p["since_ms"] else "",
+                p["detail"],
+            )
+            for p in problems
+        ]
+        out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
+        for kind in sorted({str(p["what"]) for p in problems}, key=severity):
+            said = advice(kind)
+            click.echo(f"\n{kind}: {said.doing}".rstrip(": "))
+            click.echo(f"  you: {said.do}")
+    if not out.as_json:
+        for node, state in closed.items():
+            click.echo(f"note: broker {node} is {state}: it takes no new replicas")
+    return 1 if problems else 0
 
 
 def _unreachable(broker: BrokerId, detail: str, since_ms: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ from kafkalite.client.admin.refusals import refuse
 from kafkalite.errors import ErrorCode, api_error, error_code
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.wording import number_of
-from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
+from kafkalite_cli.output import Invocation, Output, client_options, confirm
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.positions import parse_start, resolve
 
@@ -29,17 +29,9 @@ from kafkalite_cli.records.positions import parse_start, resolve
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; nothing is deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def delete_records(
-    topic: str,
-    before: str,
-    partition: int | None,
-    *,
-    dry_run: bool,
-    yes: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+async def delete_records(
+    cli: Invocation, topic: str, before: str, partition: int | None, *, dry_run: bool, yes: bool
+) -> int:
     """Delete the oldest records of a topic, up to an offset or a time. They cannot be brought back.
 
     Examples:
@@ -54,44 +46,35 @@ def delete_records(
     if isinstance(where, int) and partition is None:
         raise click.UsageError("--before OFFSET needs --partition: each partition counts its own offsets")
 
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            metadata = (await client.metadata([topic], timeout_s=timeout_s)).topics[0]
-            code = error_code(metadata.error)
-            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise api_error(code, f"there is no topic {topic!r}")
-            refuse(metadata.error, f"{topic}: {code.name}")
-            leaders = {
-                TopicPartition(topic, each.partition): each.leader
-                for each in metadata.partitions
-                if partition in (None, each.partition)
-            }
-            if not leaders:
-                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
-            keys = sorted(leaders)
-            begins = await client.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
-            ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
-            found = await resolve(client, keys, where, timeout_s)
-            target = {key: at if isinstance(at := found[key], int) else int(ends[key].offset) for key in keys}
-            count = {key: max(0, min(target[key], int(ends[key].offset)) - int(begins[key].offset)) for key in keys}
-            wanted = {key: at for key, at in target.items() if count[key] or isinstance(where, int)}
-            out = Output(as_json)
-            total = sum(count.values())
-            if dry_run or not wanted:
-                _report(
-                    out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, {}, is_done=False
-                )
-                return 0
-            confirm(f"Delete {number_of(total, 'record')} of {topic}?", yes=yes)
-            errors = await delete_before(client, wanted, leaders, timeout_s)
-            _report(
-                out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, errors, is_done=True
-            )
-            return 1 if errors else 0
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+    async with cli.connect() as client:
+        metadata = (await client.metadata([topic], timeout_s=cli.timeout_s)).topics[0]
+        code = error_code(metadata.error)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise api_error(code, f"there is no topic {topic!r}")
+        refuse(metadata.error, f"{topic}: {code.name}")
+        leaders = {
+            TopicPartition(topic, each.partition): each.leader
+            for each in metadata.partitions
+            if partition in (None, each.partition)
+        }
+        if not leaders:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
+        keys = sorted(leaders)
+        begins = await client.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=cli.timeout_s)
+        ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=cli.timeout_s)
+        found = await resolve(client, keys, where, cli.timeout_s)
+        target = {key: at if isinstance(at := found[key], int) else int(ends[key].offset) for key in keys}
+        count = {key: max(0, min(target[key], int(ends[key].offset)) - int(begins[key].offset)) for key in keys}
+        wanted = {key: at for key, at in target.items() if count[key] or isinstance(where, int)}
+        out = cli.out
+        total = sum(count.values())
+        if dry_run or not wanted:
+            _report(out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, {}, is_done=False)
+            return 0
+        confirm(f"Delete {number_of(total, 'record')} of {topic}?", yes=yes)
+        errors = await delete_before(client, wanted, leaders, cli.timeout_s)
+        _report(out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, errors, is_done=True)
+        return 1 if errors else 0
 
 
 def _report(

@@ -24,7 +24,7 @@ from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.node_answers import answer_of, disks_of
 from kafkalite_cli.admin.strays import strays
-from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.output import Invocation, client_options, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
 
 #: How often `disk move --watch` asks.
@@ -42,7 +42,7 @@ disk.add_command(strays)
 @disk.command("list")
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
-def list_disks(broker: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_disks(cli: Invocation, broker: int | None) -> int:
     """Every disk: state, room, what is on it. Exits 1 if one is offline or full, or a node does not answer.
 
     Example:
@@ -50,33 +50,27 @@ def list_disks(broker: int | None, bootstrap: str, timeout_s: float, *, as_json:
     \b
       kafkalite admin disk list
     """
-    out = Output(as_json)
-
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            answers = await disks_of(client, broker, timeout_s)
-            now_ms = client.clock.wall_ms()
-        disks: list[tuple[BrokerId, DiskDescription]] = []
-        unreachable: dict[BrokerId, str] = {}
-        for node, answer in answers.items():
-            if isinstance(answer, DescribeDisksResponse):
-                disks += [(node, each) for each in answer.disks]
-            else:
-                unreachable[node] = str(answer)
-        if as_json:
-            reported = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
-            failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
-            out.value({"disks": reported, "unreachable": failed}, "")
+    out = cli.out
+    async with cli.connect() as client:
+        answers = await disks_of(client, broker, cli.timeout_s)
+        now_ms = client.clock.wall_ms()
+    disks: list[tuple[BrokerId, DiskDescription]] = []
+    unreachable: dict[BrokerId, str] = {}
+    for node, answer in answers.items():
+        if isinstance(answer, DescribeDisksResponse):
+            disks += [(node, each) for each in answer.disks]
         else:
-            columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
-            out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
-            for node, text in sorted(unreachable.items()):
-                click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
-        return 1 if unreachable or any(each.state != "online" for _, each in disks) else 0
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+            unreachable[node] = str(answer)
+    if out.as_json:
+        reported = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
+        failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
+        out.value({"disks": reported, "unreachable": failed}, "")
+    else:
+        columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
+        out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
+        for node, text in sorted(unreachable.items()):
+            click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
+    return 1 if unreachable or any(each.state != "online" for _, each in disks) else 0
 
 
 def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ...]:
@@ -94,7 +88,7 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
 @click.argument("directory")
 @click.option("--broker", type=Whole(0), required=True, help="The node of the disk.")
 @client_options
-def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def bring_online(cli: Invocation, directory: str, broker: int) -> None:
     """Take DIRECTORY into service again, after a swap or a repair; no restart is needed.
 
     If it is in service, its offline replicas are opened again, with the records that are there now.
@@ -104,17 +98,11 @@ def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, 
     \b
       kafkalite admin disk online /disk2 --broker 3
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answer = await answer_of(client, broker, DiskOnlineRequest(directory), DiskOnlineResponse, timeout_s)
-        refuse(answer.error, answer.message)
-        reported = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
-        Output(as_json).value(
-            reported, f"broker {broker}: {directory} is online, with {number_of(answer.logs, 'partition')} in it"
-        )
-
-    run_async(work())
+    async with cli.connect() as client:
+        answer = await answer_of(client, broker, DiskOnlineRequest(directory), DiskOnlineResponse, cli.timeout_s)
+    refuse(answer.error, answer.message)
+    reported = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
+    cli.out.value(reported, f"broker {broker}: {directory} is online, with {number_of(answer.logs, 'partition')} in it")
 
 
 @disk.command("move")
@@ -124,17 +112,9 @@ def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, 
 @click.option("--throttle", type=Whole(1, MAX_LONG), metavar="BYTES/S", help="Maximum rate of the copy.")
 @click.option("--watch", "is_watched", is_flag=True, help="Wait until the move is complete.")
 @client_options
-def move(
-    partition: str,
-    broker: int,
-    directory: str,
-    throttle: int | None,
-    *,
-    is_watched: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+async def move(
+    cli: Invocation, partition: str, broker: int, directory: str, throttle: int | None, *, is_watched: bool
+) -> int:
     """Move a replica to another disk of its node, while it is in use; survives a restart of the node.
 
     Examples:
@@ -144,34 +124,28 @@ def move(
       kafkalite admin disk move flights-0 --broker 1 --to /disks/b --throttle 50000000
     """
     key = parse_partition(partition)
-    out = Output(as_json)
-
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            order = MoveReplicasRequest((RequestedDiskMove(*key, directory, throttle or 0),))
-            answer = await answer_of(client, broker, order, MoveReplicasResponse, timeout_s)
-            refuse(answer.results[0].error, answer.results[0].message)
-            found = await _move_of(client, BrokerId(broker), key, timeout_s)
-            while is_watched and found is not None and found.state in ("waiting", "copying"):
-                if not as_json:
-                    click.echo(_progress(found))
-                await asyncio.sleep(_WATCH_S)
-                found = await _move_of(client, BrokerId(broker), key, timeout_s)
-        if found is None or found.target != directory:  # it was there already
-            out.value({"partition": str(key), "state": "done"}, f"{key} is in {directory}")
-            return 0
-        out.value({"broker_id": broker, **dataclasses.asdict(found)}, _progress(found))
-        return 1 if found.state == "failed" else 0
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+    out = cli.out
+    async with cli.connect() as client:
+        order = MoveReplicasRequest((RequestedDiskMove(*key, directory, throttle or 0),))
+        answer = await answer_of(client, broker, order, MoveReplicasResponse, cli.timeout_s)
+        refuse(answer.results[0].error, answer.results[0].message)
+        found = await _move_of(client, BrokerId(broker), key, cli.timeout_s)
+        while is_watched and found is not None and found.state in ("waiting", "copying"):
+            if not out.as_json:
+                click.echo(_progress(found))
+            await asyncio.sleep(_WATCH_S)
+            found = await _move_of(client, BrokerId(broker), key, cli.timeout_s)
+    if found is None or found.target != directory:  # it was there already
+        out.value({"partition": str(key), "state": "done"}, f"{key} is in {directory}")
+        return 0
+    out.value({"broker_id": broker, **dataclasses.asdict(found)}, _progress(found))
+    return 1 if found.state == "failed" else 0
 
 
 @disk.command("moves")
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
-def list_moves(broker: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_moves(cli: Invocation, broker: int | None) -> None:
     """Replicas on their way between disks, and the last ones that have arrived or failed.
 
     Examples:
@@ -180,30 +154,26 @@ def list_moves(broker: int | None, bootstrap: str, timeout_s: float, *, as_json:
       kafkalite admin disk moves
       kafkalite admin disk moves --broker 1 --json
     """
-    out = Output(as_json)
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answers = await disks_of(client, broker, timeout_s)
-        moves = [
-            (node, each)
-            for node, answer in answers.items()
-            if isinstance(answer, DescribeDisksResponse)
-            for each in answer.moves
-        ]
-        if as_json:
-            out.value({"moves": [{"broker_id": node, **dataclasses.asdict(each)} for node, each in moves]}, "")
-        elif not moves:
-            click.echo("no replica moves between disks")
-        else:
-            rows = [
-                (node, f"{each.topic}-{each.partition}", each.source, each.target, each.state,
-                 f"{size_text(each.copied_bytes)} of {size_text(each.size_bytes)}", each.lag, each.reason)
-                for node, each in moves
-            ]  # fmt: skip
-            out.table("", ("broker", "partition", "from", "to", "state", "copied", "lag", "why"), rows)
-
-    run_async(work())
+    out = cli.out
+    async with cli.connect() as client:
+        answers = await disks_of(client, broker, cli.timeout_s)
+    moves = [
+        (node, each)
+        for node, answer in answers.items()
+        if isinstance(answer, DescribeDisksResponse)
+        for each in answer.moves
+    ]
+    if out.as_json:
+        out.value({"moves": [{"broker_id": node, **dataclasses.asdict(each)} for node, each in moves]}, "")
+    elif not moves:
+        click.echo("no replica moves between disks")
+    else:
+        rows = [
+            (node, f"{each.topic}-{each.partition}", each.source, each.target, each.state,
+             f"{size_text(each.copied_bytes)} of {size_text(each.size_bytes)}", each.lag, each.reason)
+            for node, each in moves
+        ]  # fmt: skip
+        out.table("", ("broker", "partition", "from", "to", "state", "copied", "lag", "why"), rows)
 
 
 async def _move_of(client: AsyncClient, broker: BrokerId, key: TopicPartition, timeout_s: float) -> DiskMove | None:

@@ -13,7 +13,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
-from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
+from kafkalite_cli.output import Invocation, client_options, confirm, group_options
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition, parse_time_ms
 from kafkalite_cli.visible import visible
 
@@ -34,7 +34,7 @@ def offsets(bootstrap: str | None) -> None:
 
 @groups.command("list")
 @client_options
-def list_groups(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_groups(cli: Invocation) -> None:
     """Every group with its state and number of members.
 
     Example:
@@ -42,26 +42,21 @@ def list_groups(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     \b
       kafkalite admin groups list
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            found = await Groups(client, timeout_s=timeout_s).list()
-        out = Output(as_json)
-        if as_json:
-            out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]}, "")
-        rows = [
-            (group.group, group.state, group.members, group.group_type, group.protocol_type, node)
-            for node, group in found
-        ]
-        out.table("", ("group", "state", "members", "type", "protocol type", "coordinator"), rows)
-
-    run_async(work())
+    async with cli.connect() as client:
+        found = await Groups(client, timeout_s=cli.timeout_s).list()
+    out = cli.out
+    if out.as_json:
+        out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]}, "")
+    rows = [
+        (group.group, group.state, group.members, group.group_type, group.protocol_type, node) for node, group in found
+    ]
+    out.table("", ("group", "state", "members", "type", "protocol type", "coordinator"), rows)
 
 
 @groups.command("describe")
 @click.argument("group")
 @client_options
-def describe(group: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def describe(cli: Invocation, group: str) -> None:
     """A group's members, its offsets, and how far it is behind.
 
     Examples:
@@ -70,49 +65,45 @@ def describe(group: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> 
       kafkalite admin groups describe billing
       kafkalite admin groups describe billing --json | jq '[.offsets[].lag] | add'
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            node, reported = await _existing(Groups(client, timeout_s=timeout_s), group)
-            keys = [TopicPartition(each.topic, each.partition) for each in reported.offsets]
-            ends = await ends_of(client, keys, LATEST_TIMESTAMP, timeout_s)
-        owners: dict[tuple[str, int], list[str]] = {}
-        for member in reported.members:
-            for partition in member.partitions:
-                owners.setdefault(partition, []).append(member.member_id)
-        rows: list[dict[str, object]] = []
-        for each in reported.offsets:
-            end = ends.get(TopicPartition(each.topic, each.partition))
-            held_by = ", ".join(owners.get((each.topic, each.partition), ()))
-            lag = None if end is None else max(0, end - each.offset)
-            if each.lag is not None:  # a share group: records behind its start may be done
-                lag = each.lag if each.lag >= 0 else None
-            row = {"topic": each.topic, "partition": each.partition, "offset": each.offset, "end": end, "lag": lag}
-            rows.append({**row, "member_id": held_by, "metadata": each.metadata})
-        out = Output(as_json)
-        if as_json:
-            value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}
-            value["type"] = reported.group_type
-            members = [dataclasses.asdict(member) for member in reported.members]
-            out.value({**value, "members": members, "offsets": rows}, "")
-            return
-        kind = f"{reported.group_type} group"
-        click.echo(
-            f"{kind} {visible(group)}: {reported.state}, {number_of(len(reported.members), 'member')}, coordinator {node}"
+    async with cli.connect() as client:
+        node, reported = await _existing(Groups(client, timeout_s=cli.timeout_s), group)
+        keys = [TopicPartition(each.topic, each.partition) for each in reported.offsets]
+        ends = await ends_of(client, keys, LATEST_TIMESTAMP, cli.timeout_s)
+    owners: dict[tuple[str, int], list[str]] = {}
+    for member in reported.members:
+        for partition in member.partitions:
+            owners.setdefault(partition, []).append(member.member_id)
+    rows: list[dict[str, object]] = []
+    for each in reported.offsets:
+        end = ends.get(TopicPartition(each.topic, each.partition))
+        held_by = ", ".join(owners.get((each.topic, each.partition), ()))
+        lag = None if end is None else max(0, end - each.offset)
+        if each.lag is not None:  # a share group: records behind its start may be done
+            lag = each.lag if each.lag >= 0 else None
+        row = {"topic": each.topic, "partition": each.partition, "offset": each.offset, "end": end, "lag": lag}
+        rows.append({**row, "member_id": held_by, "metadata": each.metadata})
+    out = cli.out
+    if out.as_json:
+        value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}
+        value["type"] = reported.group_type
+        members = [dataclasses.asdict(member) for member in reported.members]
+        out.value({**value, "members": members, "offsets": rows}, "")
+        return
+    kind = f"{reported.group_type} group"
+    click.echo(
+        f"{kind} {visible(group)}: {reported.state}, {number_of(len(reported.members), 'member')}, coordinator {node}"
+    )
+    if reported.members:
+        out.table(
+            "",
+            ("member", "client", "host", "partitions"),
+            [
+                (m.member_id, m.client_id, m.client_host, ", ".join(f"{t}-{p}" for t, p in m.partitions))
+                for m in reported.members
+            ],
         )
-        if reported.members:
-            out.table(
-                "",
-                ("member", "client", "host", "partitions"),
-                [
-                    (m.member_id, m.client_id, m.client_host, ", ".join(f"{t}-{p}" for t, p in m.partitions))
-                    for m in reported.members
-                ],
-            )
-        columns = ("topic", "partition", "offset", "end", "lag", "member_id")
-        out.table("", columns, [[row[column] for column in columns] for row in rows])
-
-    run_async(work())
+    columns = ("topic", "partition", "offset", "end", "lag", "member_id")
+    out.table("", columns, [[row[column] for column in columns] for row in rows])
 
 
 async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
@@ -126,7 +117,7 @@ async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
 @click.argument("names", nargs=-1, required=True, metavar="GROUP…")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def delete(names: tuple[str, ...], *, yes: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+async def delete(cli: Invocation, names: tuple[str, ...], *, yes: bool) -> None:
     """Delete groups that have no members, with their offsets. Asks on a terminal.
 
     Example:
@@ -136,18 +127,15 @@ def delete(names: tuple[str, ...], *, yes: bool, bootstrap: str, timeout_s: floa
     """
     confirm(f"Delete {', '.join(names)} with all committed offsets?", yes=yes)
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            admin = Groups(client, timeout_s=timeout_s)
-            for at, name in enumerate(names):
-                try:
-                    await admin.delete(name)
-                except ApiError as error:
-                    before = f"; deleted before it: {', '.join(names[:at])}" if at else ""
-                    raise api_error(error.code, f"{error}{before}") from None
-        Output(as_json).value({"deleted": list(names)}, f"deleted {', '.join(names)}")
-
-    run_async(work())
+    async with cli.connect() as client:
+        admin = Groups(client, timeout_s=cli.timeout_s)
+        for at, name in enumerate(names):
+            try:
+                await admin.delete(name)
+            except ApiError as error:
+                before = f"; deleted before it: {', '.join(names[:at])}" if at else ""
+                raise api_error(error.code, f"{error}{before}") from None
+    cli.out.value({"deleted": list(names)}, f"deleted {', '.join(names)}")
 
 
 @groups.command("reset-offsets")
@@ -166,7 +154,8 @@ def delete(names: tuple[str, ...], *, yes: bool, bootstrap: str, timeout_s: floa
 )
 @click.option("--execute", is_flag=True, help="Execute the change; without this it is only shown.")
 @client_options
-def reset_offsets(
+async def reset_offsets(
+    cli: Invocation,
     group: str,
     topics: tuple[str, ...],
     moment: str | None,
@@ -176,9 +165,6 @@ def reset_offsets(
     to_earliest: bool,
     to_latest: bool,
     execute: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Let a group without members go on elsewhere; shows the new offsets, and sets them with --execute.
 
@@ -193,38 +179,35 @@ def reset_offsets(
         raise click.UsageError("give one of --to-earliest, --to-latest, --to-datetime, --to-offset and --shift-by")
     reset = _reset(LATEST if to_latest else EARLIEST, moment, to_offset, shift_by)
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            admin = Groups(client, timeout_s=timeout_s)
-            # A group may be given offsets of topics before it has any; without topics, where should they be?
-            _, reported = await (admin.describe(group) if topics else _existing(admin, group))
-            if execute and reported.members:
-                raise api_error(
-                    ErrorCode.NON_EMPTY_GROUP,
-                    f"{group} has {number_of(len(reported.members), 'member')}: stop all of them first",
-                )
-            before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in reported.offsets}
-            keys = await _chosen(client, topics, before, timeout_s)
-            after = await new_offsets(client, keys, before, reset, timeout_s)
-            if execute:
-                try:
-                    await admin.commit(group, after)
-                except RpcError as error:
-                    if shift_by is None:
-                        raise
-                    hint = f"it may be done, and a second --shift-by would shift again: see `kafkalite admin offsets get {group}`"
-                    raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{error}; {hint}") from None
-        out = Output(as_json)
-        rows = [(key.topic, key.partition, before.get(key), offset) for key, offset in after.items()]
-        if as_json:
-            names = ("topic", "partition", "before", "after")
-            changed = [dict(zip(names, row, strict=True)) for row in rows]
-            out.value({"group": group, "executed": execute, "offsets": changed}, "")
-            return
-        out.table("", ("topic", "partition", "before", "after"), rows)
-        click.echo("done" if execute else "nothing was changed: add --execute")
-
-    run_async(work())
+    async with cli.connect() as client:
+        admin = Groups(client, timeout_s=cli.timeout_s)
+        # A group may be given offsets of topics before it has any; without topics, where should they be?
+        _, reported = await (admin.describe(group) if topics else _existing(admin, group))
+        if execute and reported.members:
+            raise api_error(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"{group} has {number_of(len(reported.members), 'member')}: stop all of them first",
+            )
+        before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in reported.offsets}
+        keys = await _chosen(client, topics, before, cli.timeout_s)
+        after = await new_offsets(client, keys, before, reset, cli.timeout_s)
+        if execute:
+            try:
+                await admin.commit(group, after)
+            except RpcError as error:
+                if shift_by is None:
+                    raise
+                hint = f"it may be done, and a second --shift-by would shift again: see `kafkalite admin offsets get {group}`"
+                raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{error}; {hint}") from None
+    out = cli.out
+    rows = [(key.topic, key.partition, before.get(key), offset) for key, offset in after.items()]
+    if out.as_json:
+        names = ("topic", "partition", "before", "after")
+        changed = [dict(zip(names, row, strict=True)) for row in rows]
+        out.value({"group": group, "executed": execute, "offsets": changed}, "")
+        return
+    out.table("", ("topic", "partition", "before", "after"), rows)
+    click.echo("done" if execute else "nothing was changed: add --execute")
 
 
 def _reset(place: str, moment: str | None, to_offset: int | None, shift_by: int | None) -> Reset:
@@ -268,7 +251,7 @@ async def _chosen(
 @click.argument("group")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
-def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def get(cli: Invocation, group: str, partitions: tuple[str, ...]) -> None:
     """What a group has committed.
 
     Examples:
@@ -279,24 +262,21 @@ def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: floa
     """
     wanted = [parse_partition(each) for each in partitions]
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            _, reported = await _existing(Groups(client, timeout_s=timeout_s), group)
-        rows = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
-        out = Output(as_json)
-        if as_json:
-            out.value({"group": group, "offsets": [dataclasses.asdict(each) for each in rows]}, "")
-        columns = ("topic", "partition", "offset", "metadata")
-        out.table("", columns, [(e.topic, e.partition, e.offset, e.metadata) for e in rows])
-
-    run_async(work())
+    async with cli.connect() as client:
+        _, reported = await _existing(Groups(client, timeout_s=cli.timeout_s), group)
+    rows = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
+    out = cli.out
+    if out.as_json:
+        out.value({"group": group, "offsets": [dataclasses.asdict(each) for each in rows]}, "")
+    columns = ("topic", "partition", "offset", "metadata")
+    out.table("", columns, [(e.topic, e.partition, e.offset, e.metadata) for e in rows])
 
 
 @offsets.command("set")
 @click.argument("group")
 @click.argument("pairs", nargs=-1, required=True, metavar="TOPIC-P=OFFSET…")
 @client_options
-def set_(group: str, pairs: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def set_(cli: Invocation, group: str, pairs: tuple[str, ...]) -> None:
     """Set offsets of a group without members; TOPIC-P= (nothing) forgets one.
 
     Examples:
@@ -316,13 +296,8 @@ def set_(group: str, pairs: tuple[str, ...], bootstrap: str, timeout_s: float, *
         else:
             gone.append(parse_partition(name))
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            await Groups(client, timeout_s=timeout_s).commit(group, wanted, deletions=gone)
-        reported = {str(key): offset for key, offset in sorted(wanted.items())}
-        text = ", ".join(
-            [f"{key} at {offset}" for key, offset in reported.items()] + [f"{key} forgotten" for key in gone]
-        )
-        Output(as_json).value({"group": group, "set": reported, "forgotten": [str(key) for key in gone]}, text)
-
-    run_async(work())
+    async with cli.connect() as client:
+        await Groups(client, timeout_s=cli.timeout_s).commit(group, wanted, deletions=gone)
+    reported = {str(key): offset for key, offset in sorted(wanted.items())}
+    text = ", ".join([f"{key} at {offset}" for key, offset in reported.items()] + [f"{key} forgotten" for key in gone])
+    cli.out.value({"group": group, "set": reported, "forgotten": [str(key) for key in gone]}, text)

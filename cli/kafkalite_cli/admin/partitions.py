@@ -18,7 +18,7 @@ from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.topics import wait_until_spread
-from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
+from kafkalite_cli.output import Invocation, client_options, confirm
 from kafkalite_cli.parameters import MAX_ID, Whole, parse_brokers, parse_partition
 
 _total_option = click.option(
@@ -32,15 +32,8 @@ _total_option = click.option(
 @_total_option
 @click.option("--assignment", metavar='"1,2;2,3"', help="Replicas of each new one, preferred leader first.")
 @client_options
-def add_partitions(
-    topic: str,
-    count: int | None,
-    total: int | None,
-    assignment: str | None,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
+async def add_partitions(
+    cli: Invocation, topic: str, count: int | None, total: int | None, assignment: str | None
 ) -> None:
     """Add partitions to a topic; keyed records may go elsewhere from then on.
 
@@ -54,27 +47,22 @@ def add_partitions(
         raise click.UsageError("give one of --count, --total and --assignment")
     given = () if assignment is None else tuple(parse_brokers(each, "--assignment") for each in assignment.split(";"))
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
-            wanted = have + (len(given) if count is None else count) if total is None else total
-            if wanted > MAX_ID:
-                raise click.UsageError(
-                    f"--count: {topic} has {number_of(have, 'partition')}, and {wanted:,} are too many"
-                )
-            reported = {"topic": topic, "added": wanted - have, "partitions": wanted}
-            if wanted == have:
-                Output(as_json).value(reported, f"{topic} has {number_of(have, 'partition')} already")
-                return
-            with _repeated_by(topic, "add-partitions", wanted):
-                await partitions.add_partitions(client, topic, wanted, given, timeout_s=timeout_s)
-            await wait_until_spread(client, topic, timeout_s, wanted)  # the next command may ask any node
-            Output(as_json).value(
-                reported,
-                f"added {number_of(wanted - have, 'partition')} to {topic}, which has {wanted} now",
-            )
-
-    run_async(work())
+    async with cli.connect() as client:
+        have = await partitions.partition_count(client, topic, timeout_s=cli.timeout_s)
+        wanted = have + (len(given) if count is None else count) if total is None else total
+        if wanted > MAX_ID:
+            raise click.UsageError(f"--count: {topic} has {number_of(have, 'partition')}, and {wanted:,} are too many")
+        reported = {"topic": topic, "added": wanted - have, "partitions": wanted}
+        if wanted == have:
+            cli.out.value(reported, f"{topic} has {number_of(have, 'partition')} already")
+            return
+        with _repeated_by(topic, "add-partitions", wanted):
+            await partitions.add_partitions(client, topic, wanted, given, timeout_s=cli.timeout_s)
+        await wait_until_spread(client, topic, cli.timeout_s, wanted)  # the next command may ask any node
+        cli.out.value(
+            reported,
+            f"added {number_of(wanted - have, 'partition')} to {topic}, which has {wanted} now",
+        )
 
 
 @click.command("remove-partitions")
@@ -89,17 +77,8 @@ def add_partitions(
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; nothing is removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def remove_partitions(
-    topic: str,
-    count: int | None,
-    total: int | None,
-    *,
-    drain: bool,
-    dry_run: bool,
-    yes: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+async def remove_partitions(
+    cli: Invocation, topic: str, count: int | None, total: int | None, *, drain: bool, dry_run: bool, yes: bool
 ) -> None:
     """Remove a topic's last partitions with their records. Asks on a terminal; a script needs --yes (not with --drain).
 
@@ -112,36 +91,33 @@ def remove_partitions(
     if (count is None) == (total is None):
         raise click.UsageError("give one of --count and --total")
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
-            keep = total if total is not None else have - (count or 0)
-            if keep == have:
-                reported = {"topic": topic, "removed": [], "done": True}
-                Output(as_json).value(reported, f"{topic} has {number_of(have, 'partition')} already")
+    async with cli.connect() as client:
+        have = await partitions.partition_count(client, topic, timeout_s=cli.timeout_s)
+        keep = total if total is not None else have - (count or 0)
+        if keep == have:
+            reported = {"topic": topic, "removed": [], "done": True}
+            cli.out.value(reported, f"{topic} has {number_of(have, 'partition')} already")
+            return
+        if dry_run or not drain:
+            found = await record_counts(client, topic, range(max(0, keep), have), cli.timeout_s)
+            if dry_run:
+                report_counts(found, cli.out)
                 return
-            if dry_run or not drain:
-                found = await record_counts(client, topic, range(max(0, keep), have), timeout_s)
-                if dry_run:
-                    report_counts(found, Output(as_json))
-                    return
-                confirm(f"Remove {counted(found)} of {topic}?", yes=yes)
-            request = RemovePartitionsRequest(topic, keep, drain, int(timeout_s * 1000), before=have)
-            with _repeated_by(topic, "remove-partitions", keep):
-                answer = await client.request(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
-                refuse(answer.error, f"{topic}: {answer.message}")
-            reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
-            names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
-            if answer.is_done:
-                await wait_until_spread(client, topic, timeout_s, keep)
-                text = f"removed {names}"
-            elif drain:
-                text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
-            else:
-                text = f"removing {names}: continues in the background (a dead replica must return first)"
-            Output(as_json).value(reported, text)
-
-    run_async(work())
+            confirm(f"Remove {counted(found)} of {topic}?", yes=yes)
+        request = RemovePartitionsRequest(topic, keep, drain, int(cli.timeout_s * 1000), before=have)
+        with _repeated_by(topic, "remove-partitions", keep):
+            answer = await client.request(request, RemovePartitionsResponse, timeout_s=cli.timeout_s + 5)
+            refuse(answer.error, f"{topic}: {answer.message}")
+        reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
+        names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
+        if answer.is_done:
+            await wait_until_spread(client, topic, cli.timeout_s, keep)
+            text = f"removed {names}"
+        elif drain:
+            text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
+        else:
+            text = f"removing {names}: continues in the background (a dead replica must return first)"
+        cli.out.value(reported, text)
 
 
 @contextlib.contextmanager
@@ -164,16 +140,7 @@ def _repeated_by(topic: str, verb: str, total: int) -> Iterator[None]:
 @click.option("--all", "everything", is_flag=True, help="Every partition that needs an election.")
 @click.argument("names", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
-def elect(
-    *,
-    preferred: bool,
-    unclean: bool,
-    everything: bool,
-    names: tuple[str, ...],
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+async def elect(cli: Invocation, *, preferred: bool, unclean: bool, everything: bool, names: tuple[str, ...]) -> int:
     """Hold elections; exits 1 if one of them could not be held, 2 if there is no such partition.
 
     Examples:
@@ -188,35 +155,28 @@ def elect(
         raise click.UsageError("give --all, or partitions as TOPIC-P")
     wanted = None if everything else [parse_partition(each) for each in names]
 
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            found = await partitions.elect_leaders(client, wanted, unclean=unclean, timeout_s=timeout_s)
-        out = Output(as_json)
-        results = [
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "result": "elected" if not each.error else error_code(each.error).name,
-                "message": each.message,
-            }
-            for each in found
-        ]
-        failed = [each for each in found if each.error not in (0, ErrorCode.ELECTION_NOT_NEEDED)]
-        if as_json:
-            out.value({"elections": results, "failed": len(failed)}, "")
-        elif not results:
-            click.echo(
-                "every partition is led by its preferred leader" if preferred else "no partition needs an election"
-            )
-        rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
-        if rows:
-            out.table("", ("partition", "result", "detail"), rows)
-        if failed:
-            click.echo(f"kafkalite: {len(failed)} of {number_of(len(results), 'election')} could not be held", err=True)
-        if any(each.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in failed):
-            return 2
-        return 1 if failed else 0
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+    async with cli.connect() as client:
+        found = await partitions.elect_leaders(client, wanted, unclean=unclean, timeout_s=cli.timeout_s)
+    out = cli.out
+    results = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "result": "elected" if not each.error else error_code(each.error).name,
+            "message": each.message,
+        }
+        for each in found
+    ]
+    failed = [each for each in found if each.error not in (0, ErrorCode.ELECTION_NOT_NEEDED)]
+    if out.as_json:
+        out.value({"elections": results, "failed": len(failed)}, "")
+    elif not results:
+        click.echo("every partition is led by its preferred leader" if preferred else "no partition needs an election")
+    rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
+    if rows:
+        out.table("", ("partition", "result", "detail"), rows)
+    if failed:
+        click.echo(f"kafkalite: {len(failed)} of {number_of(len(results), 'election')} could not be held", err=True)
+    if any(each.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in failed):
+        return 2
+    return 1 if failed else 0

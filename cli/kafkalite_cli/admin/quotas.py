@@ -10,7 +10,7 @@ import click
 
 from kafkalite.client.admin.quotas import alter_quotas, describe_quotas
 from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, parse_limit
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.output import Invocation, client_options, group_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,7 +74,7 @@ def _name(name: str | None) -> str:
 
 @quotas.command("list")
 @client_options
-def list_quotas(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_quotas(cli: Invocation) -> None:
     """Every quota that is set.
 
     Example:
@@ -82,36 +82,25 @@ def list_quotas(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     \b
       kafkalite admin quotas list
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            found = await describe_quotas(client, timeout_s=timeout_s)
-        out = Output(as_json)
-        rows = [
-            (_name(entity.user), _name(entity.client_id), _name(entity.ip), key, value)
-            for entity, limits in found
-            for key, value in sorted(limits.items())
-        ]
-        if as_json:
-            names = ("user", "client_id", "ip", "quota", "limit")
-            out.value({"quotas": [dict(zip(names, row, strict=True)) for row in rows]}, "")
-        out.table("", ("user", "client id", "address", "quota", "limit"), rows)
-
-    run_async(work())
+    async with cli.connect() as client:
+        found = await describe_quotas(client, timeout_s=cli.timeout_s)
+    out = cli.out
+    rows = [
+        (_name(entity.user), _name(entity.client_id), _name(entity.ip), key, value)
+        for entity, limits in found
+        for key, value in sorted(limits.items())
+    ]
+    if out.as_json:
+        names = ("user", "client_id", "ip", "quota", "limit")
+        out.value({"quotas": [dict(zip(names, row, strict=True)) for row in rows]}, "")
+    out.table("", ("user", "client id", "address", "quota", "limit"), rows)
 
 
 @quotas.command("set")
 @click.argument("limits", nargs=-1, required=True, metavar="KEY=VALUE…")
 @entity_options
 @client_options
-def set_quota(
-    limits: tuple[str, ...],
-    *,
-    entity: Entity,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+async def set_quota(cli: Invocation, limits: tuple[str, ...], *, entity: Entity) -> None:
     """Set limits: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage, controller_mutation_rate
     (partitions/s); connection_creation_rate of addresses.
 
@@ -130,21 +119,14 @@ def set_quota(
         found[key] = value
         if not equals:
             raise click.BadParameter(f"{limit!r} is not KEY=NUMBER; keys are {', '.join(_KEYS)}", param_hint="LIMITS")
-    _change(entity, found, (), bootstrap, timeout_s, Output(as_json))
+    await _change(cli, entity, found, ())
 
 
 @quotas.command("delete")
 @click.argument("keys", nargs=-1, required=True, type=click.Choice(_KEYS))
 @entity_options
 @client_options
-def delete(
-    keys: tuple[str, ...],
-    *,
-    entity: Entity,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+async def delete(cli: Invocation, keys: tuple[str, ...], *, entity: Entity) -> None:
     """Remove limits.
 
     Example:
@@ -152,19 +134,13 @@ def delete(
     \b
       kafkalite admin quotas delete producer_byte_rate --user shop
     """
-    _change(entity, {}, keys, bootstrap, timeout_s, Output(as_json))
+    await _change(cli, entity, {}, keys)
 
 
-def _change(
-    entity: Entity, limits: dict[str, str], deletions: tuple[str, ...], bootstrap: str, timeout_s: float, out: Output
-) -> None:
+async def _change(cli: Invocation, entity: Entity, limits: dict[str, str], deletions: tuple[str, ...]) -> None:
     changes: dict[str, float | None] = {key: parse_limit(key, text) for key, text in limits.items()}
     changes |= dict.fromkeys(deletions)
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            await alter_quotas(client, entity, changes, timeout_s=timeout_s)
-        reported = {"user": entity.user, "client_id": entity.client_id, "ip": entity.ip}
-        out.value({**reported, "set": limits, "deleted": list(deletions)}, "done")
-
-    run_async(work())
+    async with cli.connect() as client:
+        await alter_quotas(client, entity, changes, timeout_s=cli.timeout_s)
+    reported = {"user": entity.user, "client_id": entity.client_id, "ip": entity.ip}
+    cli.out.value({**reported, "set": limits, "deleted": list(deletions)}, "done")

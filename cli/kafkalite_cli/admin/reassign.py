@@ -20,16 +20,7 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import show, watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves_in_progress, request_moves
 from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
-from kafkalite_cli.output import (
-    Output,
-    client_options,
-    connect,
-    group_options,
-    ids_text,
-    run_async,
-    run_watch,
-    size_text,
-)
+from kafkalite_cli.output import Invocation, Output, client_options, group_options, ids_text, run_watch, size_text
 from kafkalite_cli.parameters import MAX_LONG, Count, Whole, parse_brokers, parse_partition
 
 
@@ -50,16 +41,13 @@ def reassign(bootstrap: str | None) -> None:
 )
 @click.option("-o", "--output", "path", type=click.Path(dir_okay=False, writable=True), help="Write the plan here.")
 @client_options
-def plan(
+async def plan(
+    cli: Invocation,
     brokers: str | None,
     drain_broker: tuple[int, ...],
     topics: tuple[str, ...],
     replicas: int | None,
     path: str | None,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
 ) -> None:
     """Compute a plan with few movements and show it; nothing is moved.
 
@@ -73,44 +61,41 @@ def plan(
         raise click.UsageError("give --brokers, --drain-broker or --replicas")
     allowed = None if brokers is None else frozenset(parse_brokers(brokers, "--brokers"))
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            assignment, racks = await _assignment(client, timeout_s)
-            sizes = await _sizes(client, timeout_s)
-            closed = {
-                each.broker_id: each.broker_state
-                for each in (await client.request(StatusRequest(limit=0), StatusResponse, timeout_s=timeout_s)).brokers
-                if each.broker_state != "active"
-            }
-        live = frozenset(racks)
-        gone = frozenset(BrokerId(each) for each in drain_broker)
-        missing = sorted({*topics} - {partition.topic for partition in assignment})
-        if missing:
-            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {missing[0]!r}")
-        chosen = [p for p in assignment if (p.topic in topics if topics else True)]
-        if shut := sorted((allowed or frozenset()) & closed.keys()):
-            reason = f"broker {shut[0]} is {closed[shut[0]]}: it takes no new replicas (kafkalite admin broker uncordon {shut[0]})"
-            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-        # A cordoned broker keeps what it has, and gets nothing new.
-        goal = Goal(
-            (live if allowed is None else allowed) - gone,
-            replicas,
-            is_spread=allowed is not None,
-            closed=frozenset(closed),
-        )
-        if not goal.brokers:
-            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is left for the replicas")
-        unknown = sorted(gone - live - {broker for replicas in assignment.values() for broker in replicas})
-        if unknown:
-            reason = f"broker {unknown[0]} is not alive and has no replica: nothing to drain"
-            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-        made = make_plan(goal, assignment, chosen=chosen, racks=racks, sizes=sizes)
-        document = plan_document(made, assignment)
-        if path is not None:
-            save_plan(path, document)
-        _show_plan(made, assignment, sizes, document, path, Output(as_json))
-
-    run_async(work())
+    async with cli.connect() as client:
+        assignment, racks = await _assignment(client, cli.timeout_s)
+        sizes = await _sizes(client, cli.timeout_s)
+        closed = {
+            each.broker_id: each.broker_state
+            for each in (await client.request(StatusRequest(limit=0), StatusResponse, timeout_s=cli.timeout_s)).brokers
+            if each.broker_state != "active"
+        }
+    live = frozenset(racks)
+    gone = frozenset(BrokerId(each) for each in drain_broker)
+    missing = sorted({*topics} - {partition.topic for partition in assignment})
+    if missing:
+        raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {missing[0]!r}")
+    chosen = [p for p in assignment if (p.topic in topics if topics else True)]
+    if shut := sorted((allowed or frozenset()) & closed.keys()):
+        reason = f"broker {shut[0]} is {closed[shut[0]]}: it takes no new replicas (kafkalite admin broker uncordon {shut[0]})"
+        raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+    # A cordoned broker keeps what it has, and gets nothing new.
+    goal = Goal(
+        (live if allowed is None else allowed) - gone,
+        replicas,
+        is_spread=allowed is not None,
+        closed=frozenset(closed),
+    )
+    if not goal.brokers:
+        raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is left for the replicas")
+    unknown = sorted(gone - live - {broker for replicas in assignment.values() for broker in replicas})
+    if unknown:
+        reason = f"broker {unknown[0]} is not alive and has no replica: nothing to drain"
+        raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+    made = make_plan(goal, assignment, chosen=chosen, racks=racks, sizes=sizes)
+    document = plan_document(made, assignment)
+    if path is not None:
+        save_plan(path, document)
+    _show_plan(made, assignment, sizes, document, path, cli.out)
 
 
 async def _assignment(
@@ -196,6 +181,7 @@ def _show_plan(
 @click.option("--watch", "is_watched", is_flag=True, help="Show the progress until all is done.")
 @client_options
 def execute(
+    cli: Invocation,
     plan_path: str,
     max_replicas: int | None,
     max_partitions: int | None,
@@ -205,9 +191,6 @@ def execute(
     allow_rf_change: bool,
     replace: bool,
     is_watched: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Start the moves of a plan: all of them, or none if one line of it is wrong.
 
@@ -221,19 +204,19 @@ def execute(
     limits = (max_replicas or 0, max_partitions or 0, max_leader_movements or 0)
 
     async def work() -> None:
-        out = Output(as_json)
-        async with connect(bootstrap, timeout_s) as client:
+        out = cli.out
+        async with cli.connect() as client:
             wanted = (WantedReassignment(p.topic, p.partition, r, throttle or 0) for p, r in sorted(targets.items()))
             try:
                 await request_moves(
-                    client, wanted, timeout_s, limits=limits, allow_rf_change=allow_rf_change, may_replace=replace
+                    client, wanted, cli.timeout_s, limits=limits, allow_rf_change=allow_rf_change, may_replace=replace
                 )
             except ApiError as error:
                 if error.code != ErrorCode.INVALID_REPLICATION_FACTOR or allow_rf_change:
                     raise
                 raise api_error(error.code, f"{error}; --allow-rf-change permits it") from None
             if is_watched:
-                await watch(client, out, timeout_s=timeout_s, is_requested=True)
+                await watch(client, out, timeout_s=cli.timeout_s, is_requested=True)
                 return
             out.value(
                 {"ordered": len(targets)},
@@ -246,7 +229,7 @@ def execute(
 @reassign.command("status")
 @click.option("--watch", "is_watched", is_flag=True, help="Repeat until all is done.")
 @client_options
-def status(*, is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def status(cli: Invocation, *, is_watched: bool) -> None:
     """How far the reassignments are: partitions, bytes, rate, time left.
 
     Example:
@@ -256,18 +239,18 @@ def status(*, is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool)
     """
 
     async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
+        async with cli.connect() as client:
             if is_watched:
-                await watch(client, Output(as_json), timeout_s=timeout_s)
+                await watch(client, cli.out, timeout_s=cli.timeout_s)
             else:
-                await show(client, Output(as_json), timeout_s=timeout_s)
+                await show(client, cli.out, timeout_s=cli.timeout_s)
 
     run_watch(work(), HOW_TO_RETURN)
 
 
 @reassign.command("list")
 @client_options
-def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_(cli: Invocation) -> None:
     """The whole plan; what has a step is the current batch.
 
     Example:
@@ -275,33 +258,29 @@ def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     \b
       kafkalite admin reassign list
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            found = await moves_in_progress(client, timeout_s)
-        out = Output(as_json)
-        if as_json:
-            plan_ = [_as_dict(each) for each in found]
-            batch = [entry for entry in plan_ if entry["step"] or entry["dropping"]]
-            out.value({"reassignments": plan_, "current_batch": batch}, "")
-            return
-        if not found:
-            click.echo("no reassignment is in progress")
-            return
-        rows = [
-            (
-                f"{each.topic}-{each.partition}",
-                ids_text(each.origin),
-                ids_text(each.replicas),
-                ids_text(each.step) or ("dropping " + ids_text(each.dropping) if each.dropping else ""),
-                ids_text(each.target),
-                ids_text(each.isr),
-            )
-            for each in found
-        ]
-        out.table("", ("partition", "before", "now", "this step", "in the end", "isr"), rows)
-
-    run_async(work())
+    async with cli.connect() as client:
+        found = await moves_in_progress(client, cli.timeout_s)
+    out = cli.out
+    if out.as_json:
+        plan_ = [_as_dict(each) for each in found]
+        batch = [entry for entry in plan_ if entry["step"] or entry["dropping"]]
+        out.value({"reassignments": plan_, "current_batch": batch}, "")
+        return
+    if not found:
+        click.echo("no reassignment is in progress")
+        return
+    rows = [
+        (
+            f"{each.topic}-{each.partition}",
+            ids_text(each.origin),
+            ids_text(each.replicas),
+            ids_text(each.step) or ("dropping " + ids_text(each.dropping) if each.dropping else ""),
+            ids_text(each.target),
+            ids_text(each.isr),
+        )
+        for each in found
+    ]
+    out.table("", ("partition", "before", "now", "this step", "in the end", "isr"), rows)
 
 
 def _as_dict(each: Reassignment) -> dict[str, Any]:
@@ -322,7 +301,7 @@ def _as_dict(each: Reassignment) -> dict[str, Any]:
 @reassign.command("cancel")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
-def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def cancel(cli: Invocation, partitions: tuple[str, ...]) -> None:
     """Roll reassignments back to the replicas there were before (default: all of them).
 
     Examples:
@@ -333,13 +312,10 @@ def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_
     """
     named = [parse_partition(each) for each in partitions]
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            chosen = named or [TopicPartition(r.topic, r.partition) for r in await moves_in_progress(client, timeout_s)]
-            if not chosen:
-                Output(as_json).value({"cancelled": 0}, "no reassignment is in progress")
-                return
-            count = len(await cancel_moves(client, chosen, timeout_s, is_atomic=bool(named)))
-            Output(as_json).value({"cancelled": count}, f"rolling back {number_of(count, 'partition')}")
-
-    run_async(work())
+    async with cli.connect() as client:
+        chosen = named or [TopicPartition(r.topic, r.partition) for r in await moves_in_progress(client, cli.timeout_s)]
+        if not chosen:
+            cli.out.value({"cancelled": 0}, "no reassignment is in progress")
+            return
+        count = len(await cancel_moves(client, chosen, cli.timeout_s, is_atomic=bool(named)))
+        cli.out.value({"cancelled": count}, f"rolling back {number_of(count, 'partition')}")

@@ -13,7 +13,7 @@ from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, is_under_replicated
 from kafkalite.protocol import wire
-from kafkalite_cli.output import Output, client_options, connect, run_async, run_watch
+from kafkalite_cli.output import Invocation, Output, client_options, run_async, run_watch
 from kafkalite_cli.parameters import Real, parse_brokers
 
 #: Interval at which the cluster is looked at.
@@ -49,16 +49,7 @@ class _Step:
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan only.")
 @client_options
-def rolling_restart(
-    command: str | None,
-    brokers: str | None,
-    step_s: float,
-    *,
-    dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def rolling_restart(cli: Invocation, command: str | None, brokers: str | None, step_s: float, *, dry_run: bool) -> None:
     """Restart the brokers one after the other, without a pause for clients with acks=all.
 
     Before each broker all replicas must be in sync. After its restart the command waits until it has registered again and all replicas are in
@@ -71,18 +62,18 @@ def rolling_restart(
       kafkalite admin rolling-restart --command 'ssh {host} systemctl restart kafkalite'
     """
     chosen = None if brokers is None else parse_brokers(brokers, "--brokers")
-    out = Output(as_json)
+    out = cli.out
 
     async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            steps = await _steps(client, chosen, command, timeout_s)
+        async with cli.connect() as client:
+            steps = await _steps(client, chosen, command, cli.timeout_s)
             if command is None or dry_run:
                 _show(steps, out)
                 return
             for at, step in enumerate(steps):
                 left = ",".join(str(each.broker_id) for each in steps[at:])
                 try:
-                    await _restart(client, step, step_s, timeout_s, out)
+                    await _restart(client, step, step_s, cli.timeout_s, out)
                 except KafkaliteError:
                     click.echo(f"kafkalite: stopped before the end; continue with --brokers {left}", err=True)
                     raise

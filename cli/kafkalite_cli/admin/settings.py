@@ -14,7 +14,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId
 from kafkalite.wording import number_of
 from kafkalite_cli.hints import closest
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.output import Invocation, client_options, group_options
 from kafkalite_cli.parameters import Whole
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,16 +62,8 @@ def _resource(topic: str | None, broker: int | None, *, is_cluster: bool) -> Con
 )
 @entity_options
 @client_options
-def get(
-    keys: tuple[str, ...],
-    *,
-    is_all: bool,
-    topic: str | None,
-    broker: int | None,
-    is_cluster: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+async def get(
+    cli: Invocation, keys: tuple[str, ...], *, is_all: bool, topic: str | None, broker: int | None, is_cluster: bool
 ) -> None:
     """What is set; with KEYS or --all also what holds without being set. A broker need not be alive for what is set.
 
@@ -89,33 +81,30 @@ def get(
     if is_all and (keys or is_cluster):
         raise click.UsageError("--all is for a topic or a broker, and needs no KEYS")
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            found = await describe_configs(client, resource, timeout_s=timeout_s)
-            in_force: dict[str, Setting] = {}
-            if is_all or (keys and not is_cluster):
-                in_force = await settings_in_force(client, resource, timeout_s=timeout_s)
-            elif broker is not None and not found.own:
-                alive = (await client.describe_cluster(timeout_s=timeout_s)).brokers
-                if all(each.broker_id != broker for each in alive):
-                    click.echo(f"note: broker {broker} is not alive, and nothing is set for it", err=True)
-        _refuse_unknown(keys, in_force.keys() | found.own.keys() | (_known_of_cluster() if is_cluster else set()))
-        chosen = sorted(in_force) if is_all else list(keys) if keys else sorted(found.own)
-        unset = Setting("", "not set")
-        own = "topic" if topic is not None else "cluster" if is_cluster else "broker"
-        shown = {
-            key: in_force[key] if key in in_force else Setting(found.own[key], own) if key in found.own else unset
-            for key in chosen
-        }
-        out = Output(as_json)
-        if as_json:
-            settings = {key: None if each is unset else each.value for key, each in shown.items()}
-            sources = {key: each.source for key, each in shown.items()}
-            out.value({"settings": settings, "own": found.own, "effective": found.effective, "sources": sources}, "")
-        rows = [(key, "(hidden)" if each.is_secret else each.value, each.source) for key, each in shown.items()]
-        out.table("", ("key", "value", "source"), rows)
-
-    run_async(work())
+    async with cli.connect() as client:
+        found = await describe_configs(client, resource, timeout_s=cli.timeout_s)
+        in_force: dict[str, Setting] = {}
+        if is_all or (keys and not is_cluster):
+            in_force = await settings_in_force(client, resource, timeout_s=cli.timeout_s)
+        elif broker is not None and not found.own:
+            alive = (await client.describe_cluster(timeout_s=cli.timeout_s)).brokers
+            if all(each.broker_id != broker for each in alive):
+                click.echo(f"note: broker {broker} is not alive, and nothing is set for it", err=True)
+    _refuse_unknown(keys, in_force.keys() | found.own.keys() | (_known_of_cluster() if is_cluster else set()))
+    chosen = sorted(in_force) if is_all else list(keys) if keys else sorted(found.own)
+    unset = Setting("", "not set")
+    own = "topic" if topic is not None else "cluster" if is_cluster else "broker"
+    shown = {
+        key: in_force[key] if key in in_force else Setting(found.own[key], own) if key in found.own else unset
+        for key in chosen
+    }
+    out = cli.out
+    if out.as_json:
+        settings = {key: None if each is unset else each.value for key, each in shown.items()}
+        sources = {key: each.source for key, each in shown.items()}
+        out.value({"settings": settings, "own": found.own, "effective": found.effective, "sources": sources}, "")
+    rows = [(key, "(hidden)" if each.is_secret else each.value, each.source) for key, each in shown.items()]
+    out.table("", ("key", "value", "source"), rows)
 
 
 def _known_of_cluster() -> set[str]:
@@ -132,31 +121,21 @@ def _refuse_unknown(keys: tuple[str, ...], known: Set[str]) -> None:
             raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: no such configuration{hint}")
 
 
-def _alter(
-    resource: ConfigResource,
-    changes: dict[str, str],
-    deletions: tuple[str, ...],
-    broker: int | None,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
+async def _alter(
+    cli: Invocation, resource: ConfigResource, changes: dict[str, str], deletions: tuple[str, ...], broker: int | None
 ) -> None:
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            if deletions:
-                await _refuse_unset(client, resource, deletions, timeout_s)
-            await alter_configs(client, resource, changes, deletions, timeout_s=timeout_s)
-            settings = (await describe_configs(client, resource, timeout_s=timeout_s)).own
-            await client.metadata([resource.name] if resource.is_topic else (), timeout_s=timeout_s)
-        if resource.is_topic and (note := _too_many_in_sync(client, resource.name, changes)):
-            click.echo(note, err=True)
-        if broker is not None and BrokerId(broker) not in client.view.brokers:
-            click.echo(f"kafkalite: broker {broker} is not alive: the setting takes effect when it starts", err=True)
-        text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
-        Output(as_json).value({"settings": settings}, text)
-
-    run_async(work())
+    async with cli.connect() as client:
+        if deletions:
+            await _refuse_unset(client, resource, deletions, cli.timeout_s)
+        await alter_configs(client, resource, changes, deletions, timeout_s=cli.timeout_s)
+        settings = (await describe_configs(client, resource, timeout_s=cli.timeout_s)).own
+        await client.metadata([resource.name] if resource.is_topic else (), timeout_s=cli.timeout_s)
+    if resource.is_topic and (note := _too_many_in_sync(client, resource.name, changes)):
+        click.echo(note, err=True)
+    if broker is not None and BrokerId(broker) not in client.view.brokers:
+        click.echo(f"kafkalite: broker {broker} is not alive: the setting takes effect when it starts", err=True)
+    text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
+    cli.out.value({"settings": settings}, text)
 
 
 def _too_many_in_sync(client: AsyncClient, topic: str, changes: dict[str, str]) -> str:
@@ -186,15 +165,8 @@ async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tup
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE…")
 @entity_options
 @client_options
-def set_(
-    pairs: tuple[str, ...],
-    topic: str | None,
-    broker: int | None,
-    *,
-    is_cluster: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+async def set_(
+    cli: Invocation, pairs: tuple[str, ...], topic: str | None, broker: int | None, *, is_cluster: bool
 ) -> None:
     """Set keys; all of them, or none if one is wrong.
 
@@ -205,30 +177,16 @@ def set_(
       kafkalite admin config set --broker 2 max.connections=500
       kafkalite admin config set --cluster min.insync.replicas=2
     """
-    _alter(
-        _resource(topic, broker, is_cluster=is_cluster),
-        parse_settings(pairs, "KEY=VALUE"),
-        (),
-        broker,
-        bootstrap,
-        timeout_s,
-        as_json=as_json,
-    )
+    resource = _resource(topic, broker, is_cluster=is_cluster)
+    await _alter(cli, resource, parse_settings(pairs, "KEY=VALUE"), (), broker)
 
 
 @config.command("delete")
 @click.argument("keys", nargs=-1, required=True)
 @entity_options
 @client_options
-def delete(
-    keys: tuple[str, ...],
-    topic: str | None,
-    broker: int | None,
-    *,
-    is_cluster: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+async def delete(
+    cli: Invocation, keys: tuple[str, ...], topic: str | None, broker: int | None, *, is_cluster: bool
 ) -> None:
     """Take keys away, so that the defaults hold again.
 
@@ -237,4 +195,4 @@ def delete(
     \b
       kafkalite admin config delete --topic flights retention.ms
     """
-    _alter(_resource(topic, broker, is_cluster=is_cluster), {}, keys, broker, bootstrap, timeout_s, as_json=as_json)
+    await _alter(cli, _resource(topic, broker, is_cluster=is_cluster), {}, keys, broker)

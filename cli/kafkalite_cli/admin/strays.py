@@ -15,7 +15,7 @@ from kafkalite.extension.messages.disks import (
 )
 from kafkalite.model import BrokerId
 from kafkalite_cli.admin.node_answers import answer_of, disks_of
-from kafkalite_cli.output import Output, client_options, confirm, connect, run_async, size_text
+from kafkalite_cli.output import Invocation, client_options, confirm, size_text
 from kafkalite_cli.parameters import Whole
 
 
@@ -27,7 +27,7 @@ def strays() -> None:
 @strays.command("list")
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
-def list_strays(broker: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_strays(cli: Invocation, broker: int | None) -> None:
     """Every directory that was set aside, with its partition, its size, and whether its records are elsewhere.
 
     Example:
@@ -35,27 +35,23 @@ def list_strays(broker: int | None, bootstrap: str, timeout_s: float, *, as_json
     \b
       kafkalite admin disk strays list
     """
-    out = Output(as_json)
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answers = await disks_of(client, broker, timeout_s)
-            now_ms = client.clock.wall_ms()
-        found = [
-            (node, each)
-            for node, answer in answers.items()
-            if isinstance(answer, DescribeDisksResponse)
-            for each in answer.strays
-        ]
-        if as_json:
-            out.value({"strays": [{"broker_id": node, **dataclasses.asdict(each)} for node, each in found]}, "")
-        elif not found:
-            click.echo("nothing was set aside")
-        else:
-            columns = ("broker", "path", "partition", "size", "since", "removal")
-            out.table("", columns, [_row(node, each, now_ms) for node, each in found])
-
-    run_async(work())
+    out = cli.out
+    async with cli.connect() as client:
+        answers = await disks_of(client, broker, cli.timeout_s)
+        now_ms = client.clock.wall_ms()
+    found = [
+        (node, each)
+        for node, answer in answers.items()
+        if isinstance(answer, DescribeDisksResponse)
+        for each in answer.strays
+    ]
+    if out.as_json:
+        out.value({"strays": [{"broker_id": node, **dataclasses.asdict(each)} for node, each in found]}, "")
+    elif not found:
+        click.echo("nothing was set aside")
+    else:
+        columns = ("broker", "path", "partition", "size", "since", "removal")
+        out.table("", columns, [_row(node, each, now_ms) for node, each in found])
 
 
 def _row(node: BrokerId, each: StrayDescription, now_ms: int) -> tuple[object, ...]:
@@ -69,7 +65,7 @@ def _row(node: BrokerId, each: StrayDescription, now_ms: int) -> tuple[object, .
 @click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def remove_stray(path: str, broker: int, *, yes: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+async def remove_stray(cli: Invocation, path: str, broker: int, *, yes: bool) -> None:
     """Remove PATH, which was set aside, for good. If it is the last copy of its records, they are lost. Asks on a terminal.
 
     Example:
@@ -78,14 +74,14 @@ def remove_stray(path: str, broker: int, *, yes: bool, bootstrap: str, timeout_s
       kafkalite admin disk strays remove /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3 --yes
     """
     confirm(f"Remove {path} of broker {broker}, even if no other copy of its records is known?", yes=yes)
-    _order(path, broker, "remove", "is removed", bootstrap, timeout_s, as_json=as_json)
+    await _order(cli, path, broker, "remove", "is removed")
 
 
 @strays.command("restore")
 @click.argument("path")
 @click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
 @client_options
-def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def restore_stray(cli: Invocation, path: str, broker: int) -> None:
     """Make PATH, which was set aside, the log of its replica again, if that is offline.
 
     If no other replica is in sync, this one leads with the records in PATH, and records that were written after it was set
@@ -96,15 +92,12 @@ def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, *, a
     \b
       kafkalite admin disk strays restore /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3
     """
-    _order(path, broker, "restore", "is the log of its replica again", bootstrap, timeout_s, as_json=as_json)
+    await _order(cli, path, broker, "restore", "is the log of its replica again")
 
 
-def _order(path: str, broker: int, action: str, done: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            order = AlterStrayRequest(path, action)
-            answer = await answer_of(client, broker, order, AlterStrayResponse, timeout_s)
-        refuse(answer.error, answer.message)
-        Output(as_json).value({"broker_id": broker, "path": path, "action": action}, f"broker {broker}: {path} {done}")
-
-    run_async(work())
+async def _order(cli: Invocation, path: str, broker: int, action: str, done: str) -> None:
+    async with cli.connect() as client:
+        order = AlterStrayRequest(path, action)
+        answer = await answer_of(client, broker, order, AlterStrayResponse, cli.timeout_s)
+    refuse(answer.error, answer.message)
+    cli.out.value({"broker_id": broker, "path": path, "action": action}, f"broker {broker}: {path} {done}")

@@ -16,7 +16,7 @@ from kafkalite.client.admin.tokens import DelegationToken, create_token, describ
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.security.principal import Principal
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.output import Invocation, client_options, group_options
 from kafkalite_cli.parameters import MAX_LONG, Whole
 
 _MS = 1000
@@ -68,14 +68,8 @@ def _as_json(token: DelegationToken, *, with_hmac: bool) -> dict[str, object]:
 )
 @click.option("--max-life", "max_life_s", type=Whole(1, _MAX_S), metavar="SECONDS", help="[default: the brokers']")
 @client_options
-def create(
-    owner: Principal | None,
-    renewers: Sequence[Principal],
-    max_life_s: int | None,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
+async def create(
+    cli: Invocation, owner: Principal | None, renewers: Sequence[Principal], max_life_s: int | None
 ) -> None:
     """Create a token. A client logs in with SCRAM: the id is the user name, the HMAC the password, and sasl.tokenauth is true.
 
@@ -85,24 +79,21 @@ def create(
       kafkalite admin tokens create --renewer User:scheduler --max-life 86400
     """
 
-    async def work() -> None:
-        lifetime = _DEFAULT if max_life_s is None else max_life_s * _MS
-        async with connect(bootstrap, timeout_s) as client:
-            token = await create_token(
-                client, owner=owner, renewers=renewers, max_lifetime_ms=lifetime, timeout_s=timeout_s
-            )
-        hmac = base64.b64encode(token.hmac).decode()
-        text = f"token {token.token_id} of {token.owner} until {_time(token.expires_ms)}\nhmac {hmac}"
-        Output(as_json).value(_as_json(token, with_hmac=True), text)
-
-    run_async(work())
+    lifetime = _DEFAULT if max_life_s is None else max_life_s * _MS
+    async with cli.connect() as client:
+        token = await create_token(
+            client, owner=owner, renewers=renewers, max_lifetime_ms=lifetime, timeout_s=cli.timeout_s
+        )
+    hmac = base64.b64encode(token.hmac).decode()
+    text = f"token {token.token_id} of {token.owner} until {_time(token.expires_ms)}\nhmac {hmac}"
+    cli.out.value(_as_json(token, with_hmac=True), text)
 
 
 @tokens.command("list")
 @click.option("--owner", "owners", metavar="User:NAME", multiple=True, callback=_principals, help="Of these only.")
 @click.option("--hmac", "with_hmac", is_flag=True, help="With their HMACs, which are passwords.")
 @client_options
-def list_(owners: Sequence[Principal], *, with_hmac: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+async def list_(cli: Invocation, owners: Sequence[Principal], *, with_hmac: bool) -> None:
     """One's own tokens, those that one may renew, and those that ACLs show.
 
     Example:
@@ -110,29 +101,25 @@ def list_(owners: Sequence[Principal], *, with_hmac: bool, bootstrap: str, timeo
     \b
       kafkalite admin tokens list --owner User:alice
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            found = await describe_tokens(client, owners, timeout_s=timeout_s)
-        out = Output(as_json)
-        if as_json:
-            out.value({"tokens": [_as_json(each, with_hmac=with_hmac) for each in found]}, "")
-        rows = [
-            (
-                each.token_id,
-                each.owner,
-                each.requester,
-                ",".join(each.renewers),
-                _time(each.expires_ms),
-                _time(each.max_ms),
-                *((base64.b64encode(each.hmac).decode(),) if with_hmac else ()),
-            )
-            for each in found
-        ]
-        columns = ("token", "owner", "requester", "renewers", "expires", "latest", *(("hmac",) if with_hmac else ()))
-        out.table("", columns, rows)
-
-    run_async(work())
+    async with cli.connect() as client:
+        found = await describe_tokens(client, owners, timeout_s=cli.timeout_s)
+    out = cli.out
+    if out.as_json:
+        out.value({"tokens": [_as_json(each, with_hmac=with_hmac) for each in found]}, "")
+    rows = [
+        (
+            each.token_id,
+            each.owner,
+            each.requester,
+            ",".join(each.renewers),
+            _time(each.expires_ms),
+            _time(each.max_ms),
+            *((base64.b64encode(each.hmac).decode(),) if with_hmac else ()),
+        )
+        for each in found
+    ]
+    columns = ("token", "owner", "requester", "renewers", "expires", "latest", *(("hmac",) if with_hmac else ()))
+    out.table("", columns, rows)
 
 
 async def _hmac_of(client: AsyncClient, token_id: str, timeout_s: float) -> bytes:
@@ -143,29 +130,19 @@ async def _hmac_of(client: AsyncClient, token_id: str, timeout_s: float) -> byte
     raise api_error(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, f"there is no token {token_id!r} that this user may see")
 
 
-def _report(token_id: str, end_ms: int, *, as_json: bool) -> None:
-    Output(as_json).value({"token_id": token_id, "expires_ms": end_ms}, f"token {token_id} until {_time(end_ms)}")
-
-
-async def _change(
-    token_id: str,
-    period_ms: int,
-    change: Callable[..., Awaitable[int]],
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
-) -> None:
-    async with connect(bootstrap, timeout_s) as client:
-        end_ms = await change(client, await _hmac_of(client, token_id, timeout_s), period_ms, timeout_s=timeout_s)
-    _report(token_id, end_ms, as_json=as_json)
+async def _change(cli: Invocation, token_id: str, period_ms: int, change: Callable[..., Awaitable[int]]) -> None:
+    async with cli.connect() as client:
+        end_ms = await change(
+            client, await _hmac_of(client, token_id, cli.timeout_s), period_ms, timeout_s=cli.timeout_s
+        )
+    cli.out.value({"token_id": token_id, "expires_ms": end_ms}, f"token {token_id} until {_time(end_ms)}")
 
 
 @tokens.command("renew")
 @click.argument("token_id")
 @click.option("--period", "period_s", type=Whole(1, _MAX_S), metavar="SECONDS", help="[default: the brokers']")
 @client_options
-def renew(token_id: str, period_s: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def renew(cli: Invocation, token_id: str, period_s: int | None) -> None:
     """Extend a token's life, at most to its latest end. For its owner and its renewers.
 
     Example:
@@ -173,16 +150,15 @@ def renew(token_id: str, period_s: int | None, bootstrap: str, timeout_s: float,
     \b
       kafkalite admin tokens renew 3qyxVRrUSvGzyD4yVCRzsw
     """
-
     period = _DEFAULT if period_s is None else period_s * _MS
-    run_async(_change(token_id, period, renew_token, bootstrap, timeout_s, as_json=as_json))
+    await _change(cli, token_id, period, renew_token)
 
 
 @tokens.command("expire")
 @click.argument("token_id")
 @click.option("--after", "after_s", type=Whole(0, _MAX_S), metavar="SECONDS", help="[default: at once]")
 @client_options
-def expire(token_id: str, after_s: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def expire(cli: Invocation, token_id: str, after_s: int | None) -> None:
     """End a token, and the connections that use it. For its owner and its renewers.
 
     Example:
@@ -190,6 +166,5 @@ def expire(token_id: str, after_s: int | None, bootstrap: str, timeout_s: float,
     \b
       kafkalite admin tokens expire 3qyxVRrUSvGzyD4yVCRzsw
     """
-
     period = _NOW if after_s is None else after_s * _MS
-    run_async(_change(token_id, period, expire_token, bootstrap, timeout_s, as_json=as_json))
+    await _change(cli, token_id, period, expire_token)

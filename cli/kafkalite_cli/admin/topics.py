@@ -20,7 +20,7 @@ from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.refusals import raise_for_topic, refuse_forbidden
 from kafkalite_cli.admin.settings import note_of_min_isr, parse_settings
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
-from kafkalite_cli.output import Output, client_options, confirm, connect, ids_text, run_async, size_text
+from kafkalite_cli.output import Invocation, Output, client_options, confirm, ids_text, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
 
 #: How long `create-topic` waits until every node knows the new leaders.
@@ -62,18 +62,16 @@ def raise_for(result: TopicResult) -> None:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A configuration of the topic.")
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is left as it is: exit code 0.")
 @client_options
-def create_topic(
+async def create_topic(
+    cli: Invocation,
     name: str,
     partitions: int | None,
     replication_factor: int | None,
     assignment: str | None,
     placement: str,
     settings: tuple[str, ...],
-    bootstrap: str,
-    timeout_s: float,
     *,
     if_not_exists: bool,
-    as_json: bool,
 ) -> None:
     """Create a topic; returns when every node knows its leaders.
 
@@ -95,20 +93,14 @@ def create_topic(
         placement,
         parse_settings(settings) or None,
     )
-    run_async(_create_topic(topic, bootstrap, timeout_s, Output(as_json), if_not_exists=if_not_exists))
-
-
-async def _create_topic(
-    topic: NewTopic, bootstrap: str, timeout_s: float, out: Output, *, if_not_exists: bool = False
-) -> None:
-    async with connect(bootstrap, timeout_s) as client:
-        (result,) = await client.create_topics([topic], timeout_s=timeout_s)
+    async with cli.connect() as client:
+        (result,) = await client.create_topics([topic], timeout_s=cli.timeout_s)
         if if_not_exists and result.error == ErrorCode.TOPIC_ALREADY_EXISTS:
             text = f"there is a topic {topic.topic} already: nothing was changed"
-            out.value({"topic": topic.topic, "existed": True}, text)
+            cli.out.value({"topic": topic.topic, "existed": True}, text)
             return
         raise_for(result)
-        spread = await wait_until_spread(client, topic.topic, timeout_s)
+        spread = await wait_until_spread(client, topic.topic, cli.timeout_s)
         reported = {
             "topic": result.topic,
             "topic_id": result.topic_id,
@@ -120,7 +112,7 @@ async def _create_topic(
         counts = f"{number_of(count, 'partition')}, {number_of(factor, 'replica')} each"
         known = f": {counts}" if count >= 0 and factor >= 0 else ""  # not after an answer that was lost
         late = "" if spread else "; not every node knows its leaders yet"
-        out.value(reported, f"created topic {result.topic}{known}{late}")
+        cli.out.value(reported, f"created topic {result.topic}{known}{late}")
         if note := note_of_min_isr(result.topic, factor, topic.configs or {}):
             click.echo(note, err=True)
 
@@ -158,16 +150,8 @@ def _has_leaders(response: wire.MetadataResponse, count: int | None) -> bool:
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; nothing is deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def delete_topic(
-    name: str,
-    *,
-    vanished: bool,
-    if_exists: bool,
-    dry_run: bool,
-    yes: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+async def delete_topic(
+    cli: Invocation, name: str, *, vanished: bool, if_exists: bool, dry_run: bool, yes: bool
 ) -> None:
     """Delete a topic with all its records.
 
@@ -179,41 +163,36 @@ def delete_topic(
       kafkalite admin delete-topic flights
       kafkalite admin delete-topic --yes --vanished flights    # health says topic.vanished: delete it for good
     """
-
     if if_exists and vanished:
         raise click.UsageError("--if-exists is about topics in ZooKeeper: do not use it with --vanished")
 
     async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
+        async with cli.connect() as client:
             if not vanished:
-                found = await record_counts(client, name, None, timeout_s)
+                found = await record_counts(client, name, None, cli.timeout_s)
                 if dry_run:
-                    report_counts(found, Output(as_json))
+                    report_counts(found, cli.out)
                     return
                 confirm(f"Delete {name} with {counted(found)}?", yes=yes)
             elif dry_run:
                 raise click.UsageError("--dry-run knows nothing of a topic that has vanished")
             else:
                 confirm(f"Delete what brokers have kept of {name}?", yes=yes)
-            (result,) = await client.delete_topics([name], timeout_s=timeout_s, vanished=vanished)
+            (result,) = await client.delete_topics([name], timeout_s=cli.timeout_s, vanished=vanished)
             raise_for(result)
-            Output(as_json).value({"topic": name, "deleted": True}, f"deleted topic {name}")
+            cli.out.value({"topic": name, "deleted": True}, f"deleted topic {name}")
 
-    async def work_if_exists() -> None:
-        try:
-            await work()
-        except ApiError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            text = f"there is no topic {name}: nothing was deleted"
-            Output(as_json).value({"topic": name, "deleted": False}, text)
-
-    run_async(work_if_exists() if if_exists else work())
+    try:
+        await work()
+    except ApiError as error:
+        if not if_exists or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        cli.out.value({"topic": name, "deleted": False}, f"there is no topic {name}: nothing was deleted")
 
 
 @click.command("list-topics")
 @client_options
-def list_topics(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_topics(cli: Invocation) -> None:
     """Every topic with its number of partitions and replicas.
 
     Example:
@@ -221,19 +200,15 @@ def list_topics(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     \b
       kafkalite admin list-topics --json | jq -r '.topics[].topic'
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            answer = await client.metadata(timeout_s=timeout_s)
-        out = Output(as_json)
-        topics = sorted(answer.topics, key=lambda topic: topic.topic)
-        rows = [(t.topic, len(t.partitions), max((len(p.replicas) for p in t.partitions), default=0)) for t in topics]
-        if as_json:
-            names = ("topic", "partitions", "replication_factor")
-            out.value({"topics": [dict(zip(names, row, strict=True)) for row in rows]}, "")
-        out.table("", ("topic", "partitions", "replicas"), rows)
-
-    run_async(work())
+    async with cli.connect() as client:
+        answer = await client.metadata(timeout_s=cli.timeout_s)
+    out = cli.out
+    topics = sorted(answer.topics, key=lambda topic: topic.topic)
+    rows = [(t.topic, len(t.partitions), max((len(p.replicas) for p in t.partitions), default=0)) for t in topics]
+    if out.as_json:
+        names = ("topic", "partitions", "replication_factor")
+        out.value({"topics": [dict(zip(names, row, strict=True)) for row in rows]}, "")
+    out.table("", ("topic", "partitions", "replicas"), rows)
 
 
 @click.command("describe")
@@ -242,7 +217,7 @@ def list_topics(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     "--internal", is_flag=True, help="Ask every node for its replicas: high watermark, last stable offset, log end, …"
 )
 @client_options
-def describe(topics: tuple[str, ...], *, internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+async def describe(cli: Invocation, topics: tuple[str, ...], *, internal: bool) -> int:
     """Leaders and replicas of topics (default: all).
 
     Examples:
@@ -251,24 +226,18 @@ def describe(topics: tuple[str, ...], *, internal: bool, bootstrap: str, timeout
       kafkalite admin describe
       kafkalite admin describe flights --internal
     """
-    out = Output(as_json)
-
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            answer = await client.describe_topics(topics or None, timeout_s=timeout_s)
-            found = sorted(answer.topics, key=lambda topic: topic.topic)
-            for topic in found:
-                raise_for_topic(topic)
-            if internal:
-                return await _describe_internal(client, topics, timeout_s, out)
-            _describe_topics(found, out)
-            if not as_json:
-                await note_zookeeper(client)
-            return 0
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+    out = cli.out
+    async with cli.connect() as client:
+        answer = await client.describe_topics(topics or None, timeout_s=cli.timeout_s)
+        found = sorted(answer.topics, key=lambda topic: topic.topic)
+        for topic in found:
+            raise_for_topic(topic)
+        if internal:
+            return await _describe_internal(client, topics, cli.timeout_s, out)
+        _describe_topics(found, out)
+        if not out.as_json:
+            await note_zookeeper(client)
+        return 0
 
 
 def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:

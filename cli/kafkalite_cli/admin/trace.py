@@ -15,7 +15,7 @@ from kafkalite.extension.messages.tracing import (
     TraceResponse,
 )
 from kafkalite_cli.hints import closest
-from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.output import Invocation, Output, client_options, size_text
 from kafkalite_cli.parameters import Whole, is_whole
 
 _MARGIN_S = 10.0
@@ -29,17 +29,8 @@ _MARGIN_S = 10.0
 @click.option("--min-ms", type=Whole(0), default=0, metavar="MS", help="Only requests that took at least this long.")
 @click.option("--slowest", type=Whole(0, 500), default=10, show_default=True, help="How many single requests to show.")
 @client_options
-def trace(
-    topic: str | None,
-    seconds: int,
-    client_id: str,
-    api: str,
-    min_ms: int,
-    slowest: int,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
+async def trace(
+    cli: Invocation, topic: str | None, seconds: int, client_id: str, api: str, min_ms: int, slowest: int
 ) -> None:
     """Watch the requests of clients on every broker, and show where their time goes.
 
@@ -57,27 +48,24 @@ def trace(
     _check_api(api)
     name, _, number = (topic or "").rpartition("-")
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            known = (await client.metadata(timeout_s=timeout_s)).topics if topic else ()
-            names = {each.topic: len(each.partitions) for each in known}
-            is_whole_topic = not topic or topic in names or not is_whole(number)
-            if topic and topic not in names and (is_whole_topic or int(number) >= names.get(name, 0)):
-                missing = f"no partition {topic}" if name in names and not is_whole_topic else f"no topic {topic!r}"
-                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is {missing}")
-            wanted = TraceRequest(
-                duration_ms=seconds * 1000,
-                topic=(topic or "") if is_whole_topic else name,
-                partition=-1 if is_whole_topic else int(number),
-                client_id=client_id,
-                api=api,
-                min_ms=min_ms,
-                limit=slowest,
-            )
-            answers = await client.every_node(wanted, timeout_s=seconds + _MARGIN_S)
-        _show(answers.values(), slowest, Output(as_json))
-
-    run_async(work())
+    async with cli.connect() as client:
+        known = (await client.metadata(timeout_s=cli.timeout_s)).topics if topic else ()
+        names = {each.topic: len(each.partitions) for each in known}
+        is_whole_topic = not topic or topic in names or not is_whole(number)
+        if topic and topic not in names and (is_whole_topic or int(number) >= names.get(name, 0)):
+            missing = f"no partition {topic}" if name in names and not is_whole_topic else f"no topic {topic!r}"
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is {missing}")
+        wanted = TraceRequest(
+            duration_ms=seconds * 1000,
+            topic=(topic or "") if is_whole_topic else name,
+            partition=-1 if is_whole_topic else int(number),
+            client_id=client_id,
+            api=api,
+            min_ms=min_ms,
+            limit=slowest,
+        )
+        answers = await client.every_node(wanted, timeout_s=seconds + _MARGIN_S)
+    _show(answers.values(), slowest, cli.out)
 
 
 def _check_api(name: str) -> None:

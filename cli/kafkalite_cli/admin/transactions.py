@@ -10,7 +10,7 @@ from kafkalite.client.admin.hanging_transactions import TransactionAdmin
 from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import ProducerId
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.output import Invocation, client_options, group_options
 from kafkalite_cli.parameters import MAX_LONG, Real, Whole, parse_partition
 
 #: Kafka's default of transaction.max.timeout.ms.
@@ -27,7 +27,7 @@ def transactions(bootstrap: str | None) -> None:
 @transactions.command("list")
 @click.option("--state", "states", multiple=True, help="Only in this state, Ongoing for example.")
 @client_options
-def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def list_transactions(cli: Invocation, states: tuple[str, ...]) -> None:
     """Every transactional id with its coordinator and its state.
 
     Examples:
@@ -36,23 +36,19 @@ def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_s: float,
       kafkalite admin transactions list
       kafkalite admin transactions list --state Ongoing
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            found = await TransactionAdmin(client, timeout_s=timeout_s).listed(states)
-        out = Output(as_json)
-        if as_json:
-            out.value({"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]}, "")
-        rows = [(each.transactional_id, each.state, each.producer_id, node) for node, each in found]
-        out.table("", ("transactional id", "state", "producer", "coordinator"), rows)
-
-    run_async(work())
+    async with cli.connect() as client:
+        found = await TransactionAdmin(client, timeout_s=cli.timeout_s).listed(states)
+    out = cli.out
+    if out.as_json:
+        out.value({"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]}, "")
+    rows = [(each.transactional_id, each.state, each.producer_id, node) for node, each in found]
+    out.table("", ("transactional id", "state", "producer", "coordinator"), rows)
 
 
 @transactions.command("describe")
 @click.argument("transactional_id")
 @client_options
-def describe(transactional_id: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def describe(cli: Invocation, transactional_id: str) -> None:
     """One transactional id: its producer, its state, and the partitions of its transaction.
 
     Example:
@@ -60,27 +56,23 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, *, as_json
     \b
       kafkalite admin transactions describe billing-1
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            node, reported = await TransactionAdmin(client, timeout_s=timeout_s).describe(transactional_id)
-            now_ms = client.clock.wall_ms()
-        out = Output(as_json)
-        open_ms = max(0, now_ms - reported.started_ms) if reported.started_ms >= 0 else None
-        if as_json:
-            value = dataclasses.asdict(reported)
-            out.value({**value, "coordinator": node, "open_ms": open_ms}, "")
-            return
-        click.echo(
-            f"{transactional_id}: {reported.state}, producer {reported.producer_id} epoch {reported.producer_epoch}, "
-            f"timeout {reported.timeout_ms} ms, coordinator {node}"
-        )
-        if open_ms is not None:
-            click.echo(f"begun {duration(open_ms / 1000)} ago")
-        for topic, number in reported.partitions:
-            click.echo(f"  {topic}-{number}")
-
-    run_async(work())
+    async with cli.connect() as client:
+        node, reported = await TransactionAdmin(client, timeout_s=cli.timeout_s).describe(transactional_id)
+        now_ms = client.clock.wall_ms()
+    out = cli.out
+    open_ms = max(0, now_ms - reported.started_ms) if reported.started_ms >= 0 else None
+    if out.as_json:
+        value = dataclasses.asdict(reported)
+        out.value({**value, "coordinator": node, "open_ms": open_ms}, "")
+        return
+    click.echo(
+        f"{transactional_id}: {reported.state}, producer {reported.producer_id} epoch {reported.producer_epoch}, "
+        f"timeout {reported.timeout_ms} ms, coordinator {node}"
+    )
+    if open_ms is not None:
+        click.echo(f"begun {duration(open_ms / 1000)} ago")
+    for topic, number in reported.partitions:
+        click.echo(f"  {topic}-{number}")
 
 
 @transactions.command("find-hanging")
@@ -95,9 +87,7 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, *, as_json
     help="Only transactions that have been open for at least this time.",
 )
 @client_options
-def find_hanging(
-    topics: tuple[str, ...], min_open_min: float, bootstrap: str, timeout_s: float, *, as_json: bool
-) -> None:
+async def find_hanging(cli: Invocation, topics: tuple[str, ...], min_open_min: float) -> int:
     """Transactions that are open on a partition and that no coordinator will end; exits 1 if there are any.
 
     Readers of committed records wait at the first of them. The command asks the partitions, then the
@@ -109,37 +99,31 @@ def find_hanging(
       kafkalite admin transactions find-hanging
       kafkalite admin transactions find-hanging --topic flights --max-transaction-timeout 1
     """
-
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            asking = TransactionAdmin(client, timeout_s=timeout_s)
-            found = await asking.find_hanging(int(min_open_min * 60_000), topics=topics)
-        out = Output(as_json)
-        if as_json:
-            rows = [
-                {
-                    **dataclasses.asdict(each.transaction),
-                    "leader": node,
-                    "transactional_id": each.transactional_id or None,
-                    "reason": each.reason,
-                }
-                for node, each in found
-            ]
-            out.value({"hanging": rows}, "")
-        elif not found:
-            click.echo("no transaction hangs")
-        else:
-            out.table(
-                "",
-                ("topic", "partition", "start offset", "producer", "epoch", "open for", "why"),
-                [(*_columns(each.transaction), each.reason) for _, each in found],
-            )
-            click.echo("\nend one with: kafkalite admin transactions abort TOPIC-P --start-offset OFFSET")
-        return 1 if found else 0
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+    async with cli.connect() as client:
+        asking = TransactionAdmin(client, timeout_s=cli.timeout_s)
+        found = await asking.find_hanging(int(min_open_min * 60_000), topics=topics)
+    out = cli.out
+    if out.as_json:
+        rows = [
+            {
+                **dataclasses.asdict(each.transaction),
+                "leader": node,
+                "transactional_id": each.transactional_id or None,
+                "reason": each.reason,
+            }
+            for node, each in found
+        ]
+        out.value({"hanging": rows}, "")
+    elif not found:
+        click.echo("no transaction hangs")
+    else:
+        out.table(
+            "",
+            ("topic", "partition", "start offset", "producer", "epoch", "open for", "why"),
+            [(*_columns(each.transaction), each.reason) for _, each in found],
+        )
+        click.echo("\nend one with: kafkalite admin transactions abort TOPIC-P --start-offset OFFSET")
+    return 1 if found else 0
 
 
 def _columns(each: PartitionTransaction) -> tuple[object, ...]:
@@ -162,16 +146,14 @@ def _columns(each: PartitionTransaction) -> tuple[object, ...]:
     help="Abort it even if its coordinator has it open; this breaks the transaction's atomicity.",
 )
 @client_options
-def abort(
+async def abort(
+    cli: Invocation,
     partition: str,
     start_offset: int | None,
     producer_id: int | None,
     producer_epoch: int | None,
     *,
     force: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """End a transaction that hangs on one partition: its records there are aborted, and readers go on.
 
@@ -188,17 +170,14 @@ def abort(
     if (start_offset is None) != by_producer or (producer_id is None) != (producer_epoch is None):
         raise click.UsageError("give either --start-offset, or --producer-id and --producer-epoch")
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            ended = await TransactionAdmin(client, timeout_s=timeout_s).abort(
-                key,
-                start_offset=start_offset,
-                producer=(ProducerId(producer_id), producer_epoch) if by_producer else None,  # type: ignore[arg-type]
-                force=force,
-            )
-        Output(as_json).value(
-            {**dataclasses.asdict(ended), "aborted": True},
-            f"aborted the transaction of producer {ended.producer_id} on {key}, from offset {ended.start_offset} on",
+    async with cli.connect() as client:
+        ended = await TransactionAdmin(client, timeout_s=cli.timeout_s).abort(
+            key,
+            start_offset=start_offset,
+            producer=(ProducerId(producer_id), producer_epoch) if by_producer else None,  # type: ignore[arg-type]
+            force=force,
         )
-
-    run_async(work())
+    cli.out.value(
+        {**dataclasses.asdict(ended), "aborted": True},
+        f"aborted the transaction of producer {ended.producer_id} on {key}, from offset {ended.start_offset} on",
+    )

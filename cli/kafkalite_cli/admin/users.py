@@ -27,7 +27,7 @@ from kafkalite.security.scram import (
     salted_password,
 )
 from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
-from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
+from kafkalite_cli.output import Invocation, client_options, confirm, group_options, run_async
 from kafkalite_cli.passwords import read_password
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,15 +71,7 @@ async def _in_zookeeper(
 @click.argument("names", nargs=-1)
 @zookeeper_option
 @client_options
-def list_(
-    names: tuple[str, ...],
-    zookeeper: str | None,
-    config_file: Path | None,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
-) -> None:
+async def list_(cli: Invocation, names: tuple[str, ...], zookeeper: str | None, config_file: Path | None) -> None:
     """Users that have SCRAM credentials.
 
     Example:
@@ -87,38 +79,33 @@ def list_(
     \b
       kafkalite admin users list
     """
-
-    async def work() -> None:
-        if zookeeper is not None:
-            found = await _in_zookeeper(
-                zookeeper,
-                config_file,
-                lambda session: scram_users.list_users(session, names or None),
-                is_change=False,
-            )
-        else:
-            async with connect(bootstrap, timeout_s) as client:
-                found = await describe_users(client, names, timeout_s=timeout_s)
-        missing = [name for name in names if not found.get(name)]
-        if missing:
-            raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{missing[0]!r} has no SCRAM credentials")
-        out = Output(as_json)
-        if as_json:
-            out.value({"users": found}, "")
-        rows = [(name, kind, count) for name, held in sorted(found.items()) for kind, count in sorted(held.items())]
-        out.table("", ("user", "mechanism", "iterations"), rows)
-
-    run_async(work())
+    if zookeeper is not None:
+        found = await _in_zookeeper(
+            zookeeper,
+            config_file,
+            lambda session: scram_users.list_users(session, names or None),
+            is_change=False,
+        )
+    else:
+        async with cli.connect() as client:
+            found = await describe_users(client, names, timeout_s=cli.timeout_s)
+    missing = [name for name in names if not found.get(name)]
+    if missing:
+        raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{missing[0]!r} has no SCRAM credentials")
+    out = cli.out
+    if out.as_json:
+        out.value({"users": found}, "")
+    rows = [(name, kind, count) for name, held in sorted(found.items()) for kind, count in sorted(held.items())]
+    out.table("", ("user", "mechanism", "iterations"), rows)
 
 
 def _alter(
+    cli: Invocation,
     name: str,
     credentials: Sequence[NewCredential],
     deletions: Sequence[str],
     zookeeper: str | None,
     config_file: Path | None,
-    bootstrap: str,
-    timeout_s: float,
 ) -> None:
     async def work() -> None:
         if zookeeper is not None:
@@ -130,8 +117,8 @@ def _alter(
                 zookeeper, config_file, lambda session: scram_users.alter_user(session, name, changes), is_change=True
             )
             return
-        async with connect(bootstrap, timeout_s) as client:
-            await alter_user(client, name, credentials=credentials, deletions=deletions, timeout_s=timeout_s)
+        async with cli.connect() as client:
+            await alter_user(client, name, credentials=credentials, deletions=deletions, timeout_s=cli.timeout_s)
 
     run_async(work())
 
@@ -145,15 +132,12 @@ def _alter(
 @zookeeper_option
 @client_options
 def set_(
+    cli: Invocation,
     name: str,
     mechanisms: tuple[str, ...],
     iterations: int,
     zookeeper: str | None,
     config_file: Path | None,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
 ) -> None:
     """Make a user, or give it another password (one line on stdin).
 
@@ -168,9 +152,9 @@ def set_(
     password = read_password(_PASSWORD_VARIABLE, is_new=True)
     wanted = mechanisms or tuple(sorted(MECHANISMS))
     credentials = [_credential(mechanism, password, iterations) for mechanism in wanted]
-    _alter(name, credentials, (), zookeeper, config_file, bootstrap, timeout_s)
+    _alter(cli, name, credentials, (), zookeeper, config_file)
     reported = {"user": name, "mechanisms": list(wanted), "iterations": iterations}
-    Output(as_json).value(reported, f"{name}: {', '.join(wanted)}")
+    cli.out.value(reported, f"{name}: {', '.join(wanted)}")
 
 
 def _credential(mechanism: str, password: str, iterations: int) -> NewCredential:
@@ -187,15 +171,13 @@ def _credential(mechanism: str, password: str, iterations: int) -> NewCredential
 @zookeeper_option
 @client_options
 def delete(
+    cli: Invocation,
     name: str,
     mechanisms: tuple[str, ...],
     *,
     yes: bool,
     zookeeper: str | None,
     config_file: Path | None,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Take a user's credentials away. Connections that were opened with them end at once. Asks on a terminal.
 
@@ -204,24 +186,22 @@ def delete(
     \b
       kafkalite admin users delete alice --yes
     """
-    held = mechanisms or _held(name, zookeeper, config_file, bootstrap, timeout_s)
+    held = mechanisms or _held(cli, name, zookeeper, config_file)
     if not held:
         raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{name!r} has no SCRAM credentials")
     confirm(f"Delete the passwords of {name}?", yes=yes)
-    _alter(name, (), held, zookeeper, config_file, bootstrap, timeout_s)
-    Output(as_json).value({"user": name, "deleted": sorted(held)}, f"{name}: {', '.join(sorted(held))} deleted")
+    _alter(cli, name, (), held, zookeeper, config_file)
+    cli.out.value({"user": name, "deleted": sorted(held)}, f"{name}: {', '.join(sorted(held))} deleted")
 
 
-def _held(
-    name: str, zookeeper: str | None, config_file: Path | None, bootstrap: str, timeout_s: float
-) -> Sequence[str]:
+def _held(cli: Invocation, name: str, zookeeper: str | None, config_file: Path | None) -> Sequence[str]:
     async def work() -> list[str]:
         if zookeeper is not None:
             found = await _in_zookeeper(
                 zookeeper, config_file, lambda session: scram_users.list_users(session, [name]), is_change=False
             )
             return sorted(found.get(name, {}))
-        async with connect(bootstrap, timeout_s) as client:
-            return sorted((await describe_users(client, [name], timeout_s=timeout_s)).get(name, {}))
+        async with cli.connect() as client:
+            return sorted((await describe_users(client, [name], timeout_s=cli.timeout_s)).get(name, {}))
 
     return run_async(work())

@@ -9,7 +9,7 @@ import click
 
 from kafkalite.client.admin.why import Diagnosis, ask, diagnose
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite_cli.output import Invocation, client_options
 from kafkalite_cli.parameters import parse_partition
 
 
@@ -17,7 +17,7 @@ from kafkalite_cli.parameters import parse_partition
 @click.argument("partition", metavar="TOPIC-P")
 @click.argument("number", required=False, metavar="")
 @client_options
-def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def why(cli: Invocation, partition: str, number: str | None) -> int:
     """What is wrong with a partition, since when, what led there, and what to do; exits 1 if anything is.
 
     TOPIC P, in two words, works, too.
@@ -32,22 +32,17 @@ def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, *,
     """
     key = parse_partition(partition if number is None else f"{partition}-{number}")
 
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            known = await ask(client, key, timeout_s=timeout_s)
-            now_ms = client.clock.wall_ms()
-        reported = diagnose(known)
-        out = Output(as_json)
-        if as_json:
-            unreachable = {str(node): text for node, text in sorted(known.unreachable.items())}
-            out.value({**dataclasses.asdict(reported), "at_ms": now_ms, "unreachable": unreachable}, "")
-        else:
-            _print(reported, now_ms)
-        return 1 if reported.findings else 0
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+    async with cli.connect() as client:
+        known = await ask(client, key, timeout_s=cli.timeout_s)
+        now_ms = client.clock.wall_ms()
+    reported = diagnose(known)
+    out = cli.out
+    if out.as_json:
+        unreachable = {str(node): text for node, text in sorted(known.unreachable.items())}
+        out.value({**dataclasses.asdict(reported), "at_ms": now_ms, "unreachable": unreachable}, "")
+    else:
+        _print(reported, now_ms)
+    return 1 if reported.findings else 0
 
 
 def _print(reported: Diagnosis, now_ms: int) -> None:

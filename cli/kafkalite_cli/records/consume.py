@@ -18,7 +18,7 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
-from kafkalite_cli.output import client_options, connect, on_stop, run_async
+from kafkalite_cli.output import Invocation, client_options, on_stop
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.consume_group import consume_in_group
 from kafkalite_cli.records.last import last_records
@@ -71,7 +71,8 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 @click.option("--group", metavar="G", help="Read as a member of this group, from its committed offsets, and commit.")
 @click.option("--read-committed", is_flag=True, help="Skip aborted and open transactions.")
 @client_options
-def consume(
+async def consume(
+    cli: Invocation,
     topics: tuple[str, ...],
     pattern: str | None,
     start: str,
@@ -87,9 +88,6 @@ def consume(
     raw: bool,
     group: str | None,
     read_committed: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Print committed records, by default one value per line; until Ctrl-C or SIGTERM, --max or the end.
 
@@ -130,43 +128,40 @@ def consume(
     if has_start and last is not None:
         raise click.UsageError("give one of --from and --last")
     wanted = record_filter(wanted_key, grep, wanted_headers)
-    show = encode_record if as_json else formatter(template, escapes=sys.stdout.isatty() and not raw)
+    show = encode_record if cli.out.as_json else formatter(template, escapes=sys.stdout.isatty() and not raw)
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            found = await _found(client, topics, pattern, timeout_s)
-            keys = [TopicPartition(t, n) for t, count in found.items() for n in range(count) if partition in (None, n)]
-            if not keys:
-                topic, count = next(iter(found.items()))
-                text = f"{topic}-{partition}: the topic has {number_of(count, 'partition')}"
-                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-            if group is not None:
-                assert isinstance(position, str)
-                await consume_in_group(
-                    client,
-                    group,
-                    topics[0],
-                    position,
-                    maximum,
-                    timeout_s,
-                    show,
-                    wanted=wanted,
-                    exit_at_end=exit_at_end,
-                    read_committed=read_committed,
-                )
+    async with cli.connect() as client:
+        found = await _found(client, topics, pattern, cli.timeout_s)
+        keys = [TopicPartition(t, n) for t, count in found.items() for n in range(count) if partition in (None, n)]
+        if not keys:
+            topic, count = next(iter(found.items()))
+            text = f"{topic}-{partition}: the topic has {number_of(count, 'partition')}"
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        if group is not None:
+            assert isinstance(position, str)
+            await consume_in_group(
+                client,
+                group,
+                topics[0],
+                position,
+                maximum,
+                cli.timeout_s,
+                show,
+                wanted=wanted,
+                exit_at_end=exit_at_end,
+                read_committed=read_committed,
+            )
+            return
+        strict = None if isinstance(position, int) and last is None else EARLIEST
+        async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
+            if last is not None:
+                await _show_last(client, consumer, keys, last, cli.timeout_s, show, wanted)
                 return
-            strict = None if isinstance(position, int) and last is None else EARLIEST
-            async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
-                if last is not None:
-                    await _show_last(client, consumer, keys, last, timeout_s, show, wanted)
-                    return
-                consumer.assign(await resolve(client, keys, position, timeout_s))
-                if partition is None and not exit_at_end:
-                    adding = add_partitions(client, consumer, keys, topics, pattern)
-                    client.supervisor.spawn("consume.partitions", adding, Policy.ISOLATED)
-                await _copy(client, consumer, keys, maximum, timeout_s, show, wanted, exit_at_end=exit_at_end)
-
-    run_async(work())
+            consumer.assign(await resolve(client, keys, position, cli.timeout_s))
+            if partition is None and not exit_at_end:
+                adding = add_partitions(client, consumer, keys, topics, pattern)
+                client.supervisor.spawn("consume.partitions", adding, Policy.ISOLATED)
+            await _copy(client, consumer, keys, maximum, cli.timeout_s, show, wanted, exit_at_end=exit_at_end)
 
 
 async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None, timeout_s: float) -> dict[str, int]:

@@ -16,7 +16,7 @@ from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
+from kafkalite_cli.output import Invocation, Output, client_options, group_options, size_text
 from kafkalite_cli.parameters import Real, Whole
 from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
@@ -130,7 +130,8 @@ def _report(out: Output, what: str, records: int, size_bytes: int, seconds: floa
 @click.argument("topic")
 @load_options
 @client_options
-def perf_produce(
+async def perf_produce(
+    cli: Invocation,
     topic: str,
     records: int,
     size: int,
@@ -139,10 +140,6 @@ def perf_produce(
     linger_ms: float,
     batch_bytes: int,
     compression: str,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
 ) -> None:
     """Send records, and show how long each took to be acknowledged. The values are random bytes.
 
@@ -151,17 +148,13 @@ def perf_produce(
     \b
       kafkalite perf produce flights --records 100000 --size 500 --rate 5000
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
-            load = _TimedProducer(client, topic, records, size, rate)
-            async with _producer(client, acks, linger_ms, batch_bytes, compression, timeout_s) as producer:
-                seconds = await load.run(producer)
-            load.refuse_failures()
-            _report(Output(as_json), "acknowledged", records, records * size, seconds, load.acked_ms)
-
-    run_async(work())
+    async with cli.connect() as client:
+        await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
+        load = _TimedProducer(client, topic, records, size, rate)
+        async with _producer(client, acks, linger_ms, batch_bytes, compression, cli.timeout_s) as producer:
+            seconds = await load.run(producer)
+        load.refuse_failures()
+        _report(cli.out, "acknowledged", records, records * size, seconds, load.acked_ms)
 
 
 def _producer(
@@ -184,7 +177,7 @@ def _producer(
     "--records", type=click.IntRange(1, MAX_RECORDS), default=100_000, show_default=True, help="Most records."
 )
 @client_options
-def perf_consume(topic: str, records: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+async def perf_consume(cli: Invocation, topic: str, records: int) -> None:
     """Read a topic from its beginning, and show how fast that was.
 
     Example:
@@ -192,31 +185,28 @@ def perf_consume(topic: str, records: int, bootstrap: str, timeout_s: float, *, 
     \b
       kafkalite perf consume flights --records 1000000
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            count = await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
-            keys = [TopicPartition(topic, number) for number in range(count)]
-            ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
-            read = size = 0
-            began = client.now()
-            async with Consumer(client) as consumer:
-                consumer.assign(dict.fromkeys(keys, EARLIEST))
-                end = ToTheEnd(client, consumer, {key: int(each.offset) for key, each in ends.items()}, timeout_s)
-                while not end.is_reached() and read < records:
-                    for record in await consumer.poll(max_records=min(5_000, records - read), timeout_s=0.1):
-                        read += 1
-                        size += len(record.value or b"") + len(record.key or b"")
-            _report(Output(as_json), "read", read, size, client.now() - began, [])
-
-    run_async(work())
+    async with cli.connect() as client:
+        count = await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
+        keys = [TopicPartition(topic, number) for number in range(count)]
+        ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=cli.timeout_s)
+        read = size = 0
+        began = client.now()
+        async with Consumer(client) as consumer:
+            consumer.assign(dict.fromkeys(keys, EARLIEST))
+            end = ToTheEnd(client, consumer, {key: int(each.offset) for key, each in ends.items()}, cli.timeout_s)
+            while not end.is_reached() and read < records:
+                for record in await consumer.poll(max_records=min(5_000, records - read), timeout_s=0.1):
+                    read += 1
+                    size += len(record.value or b"") + len(record.key or b"")
+        _report(cli.out, "read", read, size, client.now() - began, [])
 
 
 @perf.command("e2e")
 @click.argument("topic")
 @load_options
 @client_options
-def perf_e2e(
+async def perf_e2e(
+    cli: Invocation,
     topic: str,
     records: int,
     size: int,
@@ -225,10 +215,6 @@ def perf_e2e(
     linger_ms: float,
     batch_bytes: int,
     compression: str,
-    bootstrap: str,
-    timeout_s: float,
-    *,
-    as_json: bool,
 ) -> None:
     """Send records and read them at the same time, and show how long each took from one to the other.
 
@@ -239,32 +225,28 @@ def perf_e2e(
     \b
       kafkalite perf e2e flights --records 10000 --rate 1000 --linger-ms 0
     """
-
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            count = await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
-            keys = [TopicPartition(topic, number) for number in range(count)]
-            ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
-            mark = _MARK + os.urandom(2)
-            load = _TimedProducer(client, topic, records, max(size, _STAMP.size), rate)
-            latencies: list[float] = []
-            async with (
-                Consumer(client) as consumer,
-                _producer(client, acks, linger_ms, batch_bytes, compression, timeout_s) as producer,
-            ):
-                consumer.assign({key: int(each.offset) for key, each in ends.items()})
-                reading = client.supervisor.spawn(
-                    "perf.read", _read(client, consumer, mark, records, timeout_s, latencies)
-                )
-                seconds = await load.run(producer, mark=mark)
-                load.refuse_failures()
-                await reading
-            if len(latencies) < records:
-                reason = f"{records - len(latencies)} of {records} records were not read within {timeout_s:g} s"
-                raise api_error(ErrorCode.REQUEST_TIMED_OUT, reason)
-            _report(Output(as_json), "sent and read", records, records * max(size, _STAMP.size), seconds, latencies)
-
-    run_async(work())
+    async with cli.connect() as client:
+        count = await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
+        keys = [TopicPartition(topic, number) for number in range(count)]
+        ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=cli.timeout_s)
+        mark = _MARK + os.urandom(2)
+        load = _TimedProducer(client, topic, records, max(size, _STAMP.size), rate)
+        latencies: list[float] = []
+        async with (
+            Consumer(client) as consumer,
+            _producer(client, acks, linger_ms, batch_bytes, compression, cli.timeout_s) as producer,
+        ):
+            consumer.assign({key: int(each.offset) for key, each in ends.items()})
+            reading = client.supervisor.spawn(
+                "perf.read", _read(client, consumer, mark, records, cli.timeout_s, latencies)
+            )
+            seconds = await load.run(producer, mark=mark)
+            load.refuse_failures()
+            await reading
+        if len(latencies) < records:
+            reason = f"{records - len(latencies)} of {records} records were not read within {cli.timeout_s:g} s"
+            raise api_error(ErrorCode.REQUEST_TIMED_OUT, reason)
+        _report(cli.out, "sent and read", records, records * max(size, _STAMP.size), seconds, latencies)
 
 
 async def _read(

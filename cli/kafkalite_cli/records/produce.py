@@ -17,7 +17,7 @@ from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, RecordFate, api_error
 from kafkalite.protocol import wire
 from kafkalite.wording import number_of
-from kafkalite_cli.output import Output, client_options, connect, on_stop, run_async
+from kafkalite_cli.output import Invocation, Output, client_options, on_stop
 from kafkalite_cli.parameters import Real, Whole
 from kafkalite_cli.records.lines import LineError, RecordLine, decode_record
 
@@ -53,7 +53,8 @@ TOPIC_TIMEOUT_S = 3.0
 @click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True)
 @click.option("--linger-ms", type=Real(0), default=5, show_default=True)
 @client_options
-def produce(
+async def produce(
+    cli: Invocation,
     topic: str,
     kind: str,
     key_separator: str | None,
@@ -66,10 +67,7 @@ def produce(
     compression: str,
     batch_bytes: int,
     linger_ms: float,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+) -> int:
     """Send the lines of stdin as records; print how many are acknowledged.
 
     --timeout is how long a record may take to be delivered. A topic that does not exist is created if the cluster does that for
@@ -94,28 +92,23 @@ def produce(
     separator = None if key_separator is None else key_separator.encode()
     common = RecordLine(None if fixed_key is None else fixed_key.encode(), None, tuple(map(_header, headers)))
 
-    async def work() -> int:
-        async with connect(bootstrap, timeout_s) as client:
-            await _known_or_created(client, topic, timeout_s)
-            producer = Producer(
-                client,
-                acks=acks,
-                idempotent=idempotent,
-                compression=compression,
-                batch_bytes=batch_bytes,
-                linger_ms=linger_ms,
-                delivery_timeout_ms=int(timeout_s * 1000),
-                max_block_ms=int(timeout_s * 1000),
-                max_record_bytes=2 * MAX_LINE_BYTES,  # the topic decides
-            )
-            run = _Run(client, topic, partition, separator, common, is_json=kind == "json")
-            async with producer:
-                await run.send_lines(producer)
-            return run.report(Output(as_json))
-
-    code = run_async(work())
-    if code:
-        raise click.exceptions.Exit(code)
+    async with cli.connect() as client:
+        await _known_or_created(client, topic, cli.timeout_s)
+        producer = Producer(
+            client,
+            acks=acks,
+            idempotent=idempotent,
+            compression=compression,
+            batch_bytes=batch_bytes,
+            linger_ms=linger_ms,
+            delivery_timeout_ms=int(cli.timeout_s * 1000),
+            max_block_ms=int(cli.timeout_s * 1000),
+            max_record_bytes=2 * MAX_LINE_BYTES,  # the topic decides
+        )
+        run = _Run(client, topic, partition, separator, common, is_json=kind == "json")
+        async with producer:
+            await run.send_lines(producer)
+        return run.report(cli.out)
 
 
 def _header(text: str) -> tuple[str, bytes]:

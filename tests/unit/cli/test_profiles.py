@@ -84,12 +84,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
 
     found: list[tuple[str, str | None]] = []
 
-    def connect(bootstrap: str, timeout_s: float) -> object:
+    def connect(cli: output.Invocation) -> object:
         security = output.client_security()
-        found.append((bootstrap, None if security is None else security.username))
+        found.append((cli.bootstrap, None if security is None else security.username))
         raise ConfigError("seen")
 
-    monkeypatch.setattr("kafkalite_cli.admin.topics.connect", connect)
+    monkeypatch.setattr(output.Invocation, "connect", connect)
     return found
 
 

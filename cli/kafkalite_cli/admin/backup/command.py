@@ -11,15 +11,7 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.backup.files import Manifest, batches_of, finished_manifest
 from kafkalite_cli.admin.backup.pace import CopyRate
 from kafkalite_cli.new_files import keep_from_others
-from kafkalite_cli.output import (
-    Output,
-    client_options,
-    confirm,
-    connect,
-    group_options,
-    run_watch,
-    size_text,
-)
+from kafkalite_cli.output import Invocation, Output, client_options, confirm, group_options, run_watch, size_text
 from kafkalite_cli.parameters import Whole, parse_pattern
 
 _MAX_PARALLEL = 64
@@ -53,6 +45,7 @@ def _limit_options(command: click.decorators.FC) -> click.decorators.FC:
 @_limit_options
 @client_options
 def create(
+    cli: Invocation,
     directory: Path,
     topics: tuple[str, ...],
     pattern: str | None,
@@ -60,9 +53,6 @@ def create(
     no_groups: bool,
     parallel: int,
     limit: int | None,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Copy topics with their settings and records, and groups' offsets, into DIRECTORY.
 
@@ -83,19 +73,19 @@ def create(
     parse_pattern(pattern or "", "--pattern")
 
     async def work() -> Manifest:
-        async with connect(bootstrap, timeout_s) as client:
+        async with cli.connect() as client:
             return await create(
                 client,
                 directory,
                 Choice(tuple(sorted(set(topics))), pattern, not no_groups),
                 limit=limit,
                 parallel=parallel,
-                timeout_s=timeout_s,
-                is_shown=not as_json,
+                timeout_s=cli.timeout_s,
+                is_shown=not cli.out.as_json,
             )
 
     again = f"stopped: run the same command again to continue, or remove {directory}"
-    _report(run_watch(work(), again), "copied", Output(as_json))
+    _report(run_watch(work(), again), "copied", cli.out)
 
 
 def _report(manifest: Manifest, what: str, out: Output) -> None:
@@ -170,6 +160,7 @@ def verify(directory: Path, *, as_json: bool) -> None:
 @_limit_options
 @client_options
 def restore(
+    cli: Invocation,
     directory: Path,
     prefix: str,
     *,
@@ -183,9 +174,6 @@ def restore(
     yes: bool,
     parallel: int,
     limit: int | None,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
 ) -> None:
     """Put the topics of a backup into this cluster, or another one, and compare every record.
 
@@ -209,17 +197,17 @@ def restore(
     )
 
     async def work() -> Restored:
-        async with connect(bootstrap, timeout_s) as client:
-            cluster_id = (await client.metadata((), timeout_s=timeout_s)).cluster_id
+        async with cli.connect() as client:
+            cluster_id = (await client.metadata((), timeout_s=cli.timeout_s)).cluster_id
             name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"restore-{cluster_id}-{prefix}").rstrip("-") + ".json"
             run = Restore(
-                client, directory, manifest, wishes, RestoreState(state or directory / name), timeout_s=timeout_s
+                client, directory, manifest, wishes, RestoreState(state or directory / name), timeout_s=cli.timeout_s
             )
             blocked = await run.obstacles()
             if blocked and replace:
                 shown = ", ".join(blocked[:5]) + (f" and {len(blocked) - 5} more" if len(blocked) > 5 else "")
                 confirm(f"Delete {shown} with all records, and restore from {directory}?", yes=yes)
-            return await run.run(limit=limit, parallel=parallel, is_shown=not as_json)
+            return await run.run(limit=limit, parallel=parallel, is_shown=not cli.out.as_json)
 
     done = run_watch(work(), "stopped: run the same command again to continue")
     value = {
@@ -228,4 +216,4 @@ def restore(
     }  # fmt: skip
     topics, groups = number_of(len(manifest.topics), "topic"), number_of(done.groups, "group")
     text = f"restored and compared: {topics}, {number_of(done.records, 'record')}, {size_text(done.size)}, {groups}"
-    Output(as_json).value(value, "\n".join([text, *(f"note: {note}" for note in done.notes)]))
+    cli.out.value(value, "\n".join([text, *(f"note: {note}" for note in done.notes)]))
