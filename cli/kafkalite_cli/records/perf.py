@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 import os
 import struct
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -15,14 +16,13 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite_cli.output import Invocation, Output, client_options, group_options, size_text
 from kafkalite_cli.parameters import Real, Whole
 from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
 from kafkalite_cli.records.to_the_end import ToTheEnd
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 #: Latencies that are kept: 8 bytes each.
 MAX_RECORDS = 50_000_000
@@ -37,8 +37,38 @@ def perf(bootstrap: str | None) -> None:
     """Measure how fast the cluster is for one client of kafkalite; other clients differ (docs/performance.md)."""
 
 
-def load_options(command: F) -> F:
-    """What is sent."""
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What is sent. `size`: bytes of a value; `rate`: records a second (None: as fast as it can)."""
+
+    records: int
+    size: int
+    rate: float | None
+    acks: str
+    linger_ms: float
+    batch_bytes: int
+    compression: str
+
+    def producer(self, client: AsyncClient, timeout_s: float) -> Producer:
+        return Producer(
+            client,
+            acks=self.acks,
+            compression=self.compression,
+            batch_bytes=self.batch_bytes,
+            linger_ms=self.linger_ms,
+            delivery_timeout_ms=int(timeout_s * 1000),
+            max_block_ms=int(timeout_s * 1000),
+        )
+
+
+def load_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """What is sent: as a `_Load`, the argument `load` of the verb."""
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> Any:
+        load = _Load(**{each.name: given.pop(each.name) for each in dataclasses.fields(_Load)})
+        return verb(load=load, **given)
+
     options = [
         click.option("--records", type=click.IntRange(1, MAX_RECORDS), default=100_000, show_default=True),
         click.option(
@@ -55,20 +85,21 @@ def load_options(command: F) -> F:
             help="Codec of the batches.",
         ),
     ]
+    options_of: Callable[..., Any] = command
     for option in reversed(options):
-        command = option(command)
-    return command
+        options_of = option(options_of)
+    return options_of
 
 
 class _TimedProducer:
     """Sends records, and keeps the time that each took to be acknowledged."""
 
-    def __init__(self, client: AsyncClient, topic: str, records: int, size: int, rate: float | None) -> None:
+    def __init__(self, client: AsyncClient, topic: str, load: _Load) -> None:
         self._client = client
         self._topic = topic
-        self._records = records
-        self._rate = rate
-        self._padding = os.urandom(size)
+        self._records = load.records
+        self._rate = load.rate
+        self._padding = os.urandom(load.size)
         self.acked_ms: list[float] = []
         self.failed = 0
         self.first_error: BaseException | None = None
@@ -82,7 +113,7 @@ class _TimedProducer:
             now = self._client.now()
             value = self._padding if mark is None else _STAMP.pack(mark, now) + self._padding[_STAMP.size :]
             future = await producer.send(self._topic, None, value)
-            future.add_done_callback(partial(self._count, sent=now))
+            future.add_done_callback(functools.partial(self._count, sent=now))
             if number % 100 == 99 and self._rate is None:
                 await asyncio.sleep(0)  # also a producer that is never full lets responses be read
         await producer.flush()
@@ -130,17 +161,7 @@ def _report(out: Output, what: str, records: int, size_bytes: int, seconds: floa
 @click.argument("topic")
 @load_options
 @client_options
-async def perf_produce(
-    cli: Invocation,
-    topic: str,
-    records: int,
-    size: int,
-    rate: float | None,
-    acks: str,
-    linger_ms: float,
-    batch_bytes: int,
-    compression: str,
-) -> None:
+async def perf_produce(cli: Invocation, topic: str, load: _Load) -> None:
     """Send records, and show how long each took to be acknowledged. The values are random bytes.
 
     Example:
@@ -150,25 +171,11 @@ async def perf_produce(
     """
     async with cli.connect() as client:
         await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
-        load = _TimedProducer(client, topic, records, size, rate)
-        async with _producer(client, acks, linger_ms, batch_bytes, compression, cli.timeout_s) as producer:
-            seconds = await load.run(producer)
-        load.refuse_failures()
-        _report(cli.out, "acknowledged", records, records * size, seconds, load.acked_ms)
-
-
-def _producer(
-    client: AsyncClient, acks: str, linger_ms: float, batch_bytes: int, compression: str, timeout_s: float
-) -> Producer:
-    return Producer(
-        client,
-        acks=acks,
-        compression=compression,
-        batch_bytes=batch_bytes,
-        linger_ms=linger_ms,
-        delivery_timeout_ms=int(timeout_s * 1000),
-        max_block_ms=int(timeout_s * 1000),
-    )
+        timed = _TimedProducer(client, topic, load)
+        async with load.producer(client, cli.timeout_s) as producer:
+            seconds = await timed.run(producer)
+        timed.refuse_failures()
+        _report(cli.out, "acknowledged", load.records, load.records * load.size, seconds, timed.acked_ms)
 
 
 @perf.command("consume")
@@ -205,17 +212,7 @@ async def perf_consume(cli: Invocation, topic: str, records: int) -> None:
 @click.argument("topic")
 @load_options
 @client_options
-async def perf_e2e(
-    cli: Invocation,
-    topic: str,
-    records: int,
-    size: int,
-    rate: float | None,
-    acks: str,
-    linger_ms: float,
-    batch_bytes: int,
-    compression: str,
-) -> None:
+async def perf_e2e(cli: Invocation, topic: str, load: _Load) -> None:
     """Send records and read them at the same time, and show how long each took from one to the other.
 
     Records of other clients are skipped. Values have at least 24 bytes.
@@ -225,28 +222,28 @@ async def perf_e2e(
     \b
       kafkalite perf e2e flights --records 10000 --rate 1000 --linger-ms 0
     """
+    load = dataclasses.replace(load, size=max(load.size, _STAMP.size))
     async with cli.connect() as client:
         count = await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
         keys = [TopicPartition(topic, number) for number in range(count)]
         ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=cli.timeout_s)
         mark = _MARK + os.urandom(2)
-        load = _TimedProducer(client, topic, records, max(size, _STAMP.size), rate)
+        timed = _TimedProducer(client, topic, load)
         latencies: list[float] = []
-        async with (
-            Consumer(client) as consumer,
-            _producer(client, acks, linger_ms, batch_bytes, compression, cli.timeout_s) as producer,
-        ):
+        async with Consumer(client) as consumer, load.producer(client, cli.timeout_s) as producer:
             consumer.assign({key: int(each.offset) for key, each in ends.items()})
             reading = client.supervisor.spawn(
-                "perf.read", _read(client, consumer, mark, records, cli.timeout_s, latencies)
+                "perf.read", _read(client, consumer, mark, load.records, cli.timeout_s, latencies)
             )
-            seconds = await load.run(producer, mark=mark)
-            load.refuse_failures()
+            seconds = await timed.run(producer, mark=mark)
+            timed.refuse_failures()
             await reading
-        if len(latencies) < records:
-            reason = f"{records - len(latencies)} of {records} records were not read within {cli.timeout_s:g} s"
+        if len(latencies) < load.records:
+            reason = (
+                f"{load.records - len(latencies)} of {load.records} records were not read within {cli.timeout_s:g} s"
+            )
             raise api_error(ErrorCode.REQUEST_TIMED_OUT, reason)
-        _report(cli.out, "sent and read", records, records * max(size, _STAMP.size), seconds, latencies)
+        _report(cli.out, "sent and read", load.records, load.records * load.size, seconds, latencies)
 
 
 async def _read(
