@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkalite.config.keys import INT_MAX, SHORT_MAX, area, setting
+
+
+def _least(key: str, default: int, *, low: int, high: int = INT_MAX) -> Any:
+    """The least value that a group may set for `key`."""
+    return setting(default, f"least {key} of a group", low=low, high=high)
+
+
+def _greatest(key: str, default: int, *, low: int, high: int = INT_MAX) -> Any:
+    return setting(default, f"greatest {key} of a group", low=low, high=high)
 
 
 @area
@@ -185,79 +196,37 @@ class CoordinatorSettings:
         "dlq.", "how the names of dead letter topics of share groups must begin; empty: anything", dynamic=True
     )
     #: The range of what a group may set for itself; the value of the broker is always within it.
-    group_consumer_min_heartbeat_interval_ms: int = setting(
-        5_000, "least consumer.heartbeat.interval.ms of a group", low=1, high=INT_MAX
+    group_consumer_min_heartbeat_interval_ms: int = _least("consumer.heartbeat.interval.ms", 5_000, low=1)
+    group_consumer_max_heartbeat_interval_ms: int = _greatest("consumer.heartbeat.interval.ms", 15_000, low=1)
+    group_consumer_min_session_timeout_ms: int = _least("consumer.session.timeout.ms", 45_000, low=1)
+    group_consumer_max_session_timeout_ms: int = _greatest("consumer.session.timeout.ms", 60_000, low=1)
+    group_consumer_min_assignment_interval_ms: int = _least("consumer.assignment.interval.ms", 0, low=0)
+    group_consumer_max_assignment_interval_ms: int = _greatest("consumer.assignment.interval.ms", 15_000, low=0)
+    group_share_min_heartbeat_interval_ms: int = _least("share.heartbeat.interval.ms", 5_000, low=1)
+    group_share_max_heartbeat_interval_ms: int = _greatest("share.heartbeat.interval.ms", 15_000, low=1)
+    group_share_min_session_timeout_ms: int = _least("share.session.timeout.ms", 45_000, low=1)
+    group_share_max_session_timeout_ms: int = _greatest("share.session.timeout.ms", 60_000, low=1)
+    group_share_min_assignment_interval_ms: int = _least("share.assignment.interval.ms", 0, low=0)
+    group_share_max_assignment_interval_ms: int = _greatest("share.assignment.interval.ms", 15_000, low=0)
+    group_streams_min_heartbeat_interval_ms: int = _least("streams.heartbeat.interval.ms", 5_000, low=1)
+    group_streams_max_heartbeat_interval_ms: int = _greatest("streams.heartbeat.interval.ms", 15_000, low=1)
+    group_streams_min_session_timeout_ms: int = _least("streams.session.timeout.ms", 45_000, low=1)
+    group_streams_max_session_timeout_ms: int = _greatest("streams.session.timeout.ms", 60_000, low=1)
+    group_streams_min_assignment_interval_ms: int = _least("streams.assignment.interval.ms", 0, low=0)
+    group_streams_max_assignment_interval_ms: int = _greatest("streams.assignment.interval.ms", 15_000, low=0)
+    group_share_min_delivery_count_limit: int = _least("share.delivery.count.limit", 2, low=2, high=5)
+    group_share_max_delivery_count_limit: int = _greatest("share.delivery.count.limit", 10, low=5, high=25)
+    group_share_min_record_lock_duration_ms: int = _least(
+        "share.record.lock.duration.ms", 15_000, low=1_000, high=30_000
     )
-    group_consumer_max_heartbeat_interval_ms: int = setting(
-        15_000, "greatest consumer.heartbeat.interval.ms of a group", low=1, high=INT_MAX
+    group_share_max_record_lock_duration_ms: int = _greatest(
+        "share.record.lock.duration.ms", 60_000, low=30_000, high=3_600_000
     )
-    group_consumer_min_session_timeout_ms: int = setting(
-        45_000, "least consumer.session.timeout.ms of a group", low=1, high=INT_MAX
+    group_share_min_partition_max_record_locks: int = _least(
+        "share.partition.max.record.locks", 100, low=100, high=2_000
     )
-    group_consumer_max_session_timeout_ms: int = setting(
-        60_000, "greatest consumer.session.timeout.ms of a group", low=1, high=INT_MAX
+    group_share_max_partition_max_record_locks: int = _greatest(
+        "share.partition.max.record.locks", 4_000, low=2_000, high=10_000
     )
-    group_consumer_min_assignment_interval_ms: int = setting(
-        0, "least consumer.assignment.interval.ms of a group", low=0, high=INT_MAX
-    )
-    group_consumer_max_assignment_interval_ms: int = setting(
-        15_000, "greatest consumer.assignment.interval.ms of a group", low=0, high=INT_MAX
-    )
-    group_share_min_heartbeat_interval_ms: int = setting(
-        5_000, "least share.heartbeat.interval.ms of a group", low=1, high=INT_MAX
-    )
-    group_share_max_heartbeat_interval_ms: int = setting(
-        15_000, "greatest share.heartbeat.interval.ms of a group", low=1, high=INT_MAX
-    )
-    group_share_min_session_timeout_ms: int = setting(
-        45_000, "least share.session.timeout.ms of a group", low=1, high=INT_MAX
-    )
-    group_share_max_session_timeout_ms: int = setting(
-        60_000, "greatest share.session.timeout.ms of a group", low=1, high=INT_MAX
-    )
-    group_share_min_assignment_interval_ms: int = setting(
-        0, "least share.assignment.interval.ms of a group", low=0, high=INT_MAX
-    )
-    group_share_max_assignment_interval_ms: int = setting(
-        15_000, "greatest share.assignment.interval.ms of a group", low=0, high=INT_MAX
-    )
-    group_streams_min_heartbeat_interval_ms: int = setting(
-        5_000, "least streams.heartbeat.interval.ms of a group", low=1, high=INT_MAX
-    )
-    group_streams_max_heartbeat_interval_ms: int = setting(
-        15_000, "greatest streams.heartbeat.interval.ms of a group", low=1, high=INT_MAX
-    )
-    group_streams_min_session_timeout_ms: int = setting(
-        45_000, "least streams.session.timeout.ms of a group", low=1, high=INT_MAX
-    )
-    group_streams_max_session_timeout_ms: int = setting(
-        60_000, "greatest streams.session.timeout.ms of a group", low=1, high=INT_MAX
-    )
-    group_streams_min_assignment_interval_ms: int = setting(
-        0, "least streams.assignment.interval.ms of a group", low=0, high=INT_MAX
-    )
-    group_streams_max_assignment_interval_ms: int = setting(
-        15_000, "greatest streams.assignment.interval.ms of a group", low=0, high=INT_MAX
-    )
-    group_share_min_delivery_count_limit: int = setting(2, "least share.delivery.count.limit of a group", low=2, high=5)
-    group_share_max_delivery_count_limit: int = setting(
-        10, "greatest share.delivery.count.limit of a group", low=5, high=25
-    )
-    group_share_min_record_lock_duration_ms: int = setting(
-        15_000, "least share.record.lock.duration.ms of a group", low=1_000, high=30_000
-    )
-    group_share_max_record_lock_duration_ms: int = setting(
-        60_000, "greatest share.record.lock.duration.ms of a group", low=30_000, high=3_600_000
-    )
-    group_share_min_partition_max_record_locks: int = setting(
-        100, "least share.partition.max.record.locks of a group", low=100, high=2_000
-    )
-    group_share_max_partition_max_record_locks: int = setting(
-        4_000, "greatest share.partition.max.record.locks of a group", low=2_000, high=10_000
-    )
-    group_streams_max_standby_replicas: int = setting(
-        2, "greatest streams.num.standby.replicas of a group", low=0, high=INT_MAX
-    )
-    group_streams_min_task_offset_interval_ms: int = setting(
-        15_000, "least streams.task.offset.interval.ms of a group", low=1, high=INT_MAX
-    )
+    group_streams_max_standby_replicas: int = _greatest("streams.num.standby.replicas", 2, low=0)
+    group_streams_min_task_offset_interval_ms: int = _least("streams.task.offset.interval.ms", 15_000, low=1)
