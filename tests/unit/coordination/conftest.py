@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -41,6 +42,16 @@ class World:
 
         result: T = self.loop.run_until_complete(bounded())
         return result
+
+
+def in_world(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that runs in its `world`, in virtual time."""
+
+    @functools.wraps(test)
+    def run(world: World, **fixtures: Any) -> None:
+        world.run(test(world=world, **fixtures))
+
+    return run
 
 
 @pytest.fixture

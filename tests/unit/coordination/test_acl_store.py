@@ -29,7 +29,7 @@ from kafkalite.security.principal import Principal
 from kafkalite.testing.simulated.zookeeper import Fate
 from kafkalite.testing.simulation.plants import PLANTS
 
-from .conftest import World
+from .conftest import World, in_world
 
 TOPIC = Pattern(ResourceType.TOPIC, "t")
 PREFIX = Pattern(ResourceType.TRANSACTIONAL_ID, "app-", PatternType.PREFIXED)
@@ -123,120 +123,105 @@ def test_a_malformed_notification_is_refused(data: bytes) -> None:
 # --- the store -------------------------------------------------------------------------------------
 
 
-def test_what_one_node_writes_every_node_learns(world: World) -> None:
-    async def main() -> None:
-        nodes = [await following(world, host) for host in "abc"]
-        assert await nodes[0][0].update(nodes[0][2], TOPIC, add(READ)) == (frozenset(), frozenset({READ}))
-        assert may(nodes[0][1])  # the writer at once
-        await asyncio.gather(
-            *(store.update(session, PREFIX, add(DENY)) for store, _, session in nodes),
-            *(store.update(session, TOPIC, add(AclEntry(f"User:{i}", "*", Operation.ALL, Permission.ALLOW)))
-              for i, (store, _, session) in enumerate(nodes)),
-        )  # fmt: skip
-        await asyncio.sleep(1)
-        for _, authorizer, _ in nodes:
-            assert may(authorizer)
-            assert len(authorizer.bindings(Filter())) == 5  # nobody's write was lost
-        await nodes[1][0].update(nodes[1][2], TOPIC, lambda before: ())
-        await asyncio.sleep(1)
-        assert [may(authorizer) for _, authorizer, _ in nodes] == [False] * 3
-        assert await nodes[2][2].exists("/kafka-acl/Topic/t") is None  # Kafka leaves no empty znode either
-
-    world.run(main())
+@in_world
+async def test_what_one_node_writes_every_node_learns(world: World) -> None:
+    nodes = [await following(world, host) for host in "abc"]
+    assert await nodes[0][0].update(nodes[0][2], TOPIC, add(READ)) == (frozenset(), frozenset({READ}))
+    assert may(nodes[0][1])  # the writer at once
+    await asyncio.gather(
+        *(store.update(session, PREFIX, add(DENY)) for store, _, session in nodes),
+        *(store.update(session, TOPIC, add(AclEntry(f"User:{i}", "*", Operation.ALL, Permission.ALLOW)))
+          for i, (store, _, session) in enumerate(nodes)),
+    )  # fmt: skip
+    await asyncio.sleep(1)
+    for _, authorizer, _ in nodes:
+        assert may(authorizer)
+        assert len(authorizer.bindings(Filter())) == 5  # nobody's write was lost
+    await nodes[1][0].update(nodes[1][2], TOPIC, lambda before: ())
+    await asyncio.sleep(1)
+    assert [may(authorizer) for _, authorizer, _ in nodes] == [False] * 3
+    assert await nodes[2][2].exists("/kafka-acl/Topic/t") is None  # Kafka leaves no empty znode either
 
 
-def test_who_takes_a_right_away_knows_what_another_node_has_acknowledged(world: World) -> None:
+@in_world
+async def test_who_takes_a_right_away_knows_what_another_node_has_acknowledged(world: World) -> None:
     """An admin who had a right created by one node and asked another to delete it was told that there was none."""
-
-    async def main() -> None:
-        store, authorizer, session = await following(world, "a")
-        other, _, theirs = await following(world, "b")
-        await other.update(theirs, TOPIC, add(READ))
-        await store.catch_up(session)  # nothing is waited for: the notification may not have come
-        assert may(authorizer)
-        await other.update(theirs, TOPIC, lambda before: ())
-        await store.catch_up(session)
-        assert not may(authorizer)
-
-    world.run(main())
+    store, authorizer, session = await following(world, "a")
+    other, _, theirs = await following(world, "b")
+    await other.update(theirs, TOPIC, add(READ))
+    await store.catch_up(session)  # nothing is waited for: the notification may not have come
+    assert may(authorizer)
+    await other.update(theirs, TOPIC, lambda before: ())
+    await store.catch_up(session)
+    assert not may(authorizer)
 
 
-def test_what_was_there_before_is_loaded_and_what_went_meanwhile_goes(world: World) -> None:
-    async def main() -> None:
-        session = await world.connect("setup")
-        await session.ensure_path("/kafka-acl/Topic")
-        world.zk.poke(Create("/kafka-acl/Topic/t", encode_acls({READ})))
-        store, authorizer, mine = await following(world, "a")
-        assert may(authorizer)
-        await session.delete("/kafka-acl/Topic/t")  # by hand, without a notification
-        await store.load(mine)
-        assert not may(authorizer)
-
-    world.run(main())
+@in_world
+async def test_what_was_there_before_is_loaded_and_what_went_meanwhile_goes(world: World) -> None:
+    session = await world.connect("setup")
+    await session.ensure_path("/kafka-acl/Topic")
+    world.zk.poke(Create("/kafka-acl/Topic/t", encode_acls({READ})))
+    store, authorizer, mine = await following(world, "a")
+    assert may(authorizer)
+    await session.delete("/kafka-acl/Topic/t")  # by hand, without a notification
+    await store.load(mine)
+    assert not may(authorizer)
 
 
-def test_a_znode_that_cannot_be_read_denies_and_is_told_until_it_is_mended(world: World) -> None:
-    async def main() -> None:
-        store, authorizer, session = await following(world, "a")
-        await store.update(session, TOPIC, add(READ))
-        notify = Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True)
-        world.zk.poke(SetData("/kafka-acl/Topic/t", b"rubbish"), notify)
-        await asyncio.sleep(1)
-        assert not may(authorizer)
-        assert store.malformed == {"/kafka-acl/Topic/t": "not JSON"}
-        with pytest.raises(ZnodeError):
-            await store.update(session, TOPIC, add(DENY))
-        world.zk.poke(SetData("/kafka-acl/Topic/t", encode_acls({READ})), notify)
-        await asyncio.sleep(1)
-        assert may(authorizer)
-        assert store.malformed == {}
-
-    world.run(main())
+@in_world
+async def test_a_znode_that_cannot_be_read_denies_and_is_told_until_it_is_mended(world: World) -> None:
+    store, authorizer, session = await following(world, "a")
+    await store.update(session, TOPIC, add(READ))
+    notify = Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True)
+    world.zk.poke(SetData("/kafka-acl/Topic/t", b"rubbish"), notify)
+    await asyncio.sleep(1)
+    assert not may(authorizer)
+    assert store.malformed == {"/kafka-acl/Topic/t": "not JSON"}
+    with pytest.raises(ZnodeError):
+        await store.update(session, TOPIC, add(DENY))
+    world.zk.poke(SetData("/kafka-acl/Topic/t", encode_acls({READ})), notify)
+    await asyncio.sleep(1)
+    assert may(authorizer)
+    assert store.malformed == {}
 
 
-def test_a_notification_that_means_nothing_has_everything_read_again(world: World) -> None:
-    async def main() -> None:
-        store, authorizer, session = await following(world, "a")
-        await session.ensure_path("/kafka-acl/Topic")
-        await session.ensure_path("/kafka-acl/Shoe")
-        world.zk.poke(
-            Create("/kafka-acl/Topic/t", encode_acls({READ})),
-            Create("/kafka-acl-changes/acl_changes_", b"?", sequential=True),
-            Create("/kafka-acl-changes/stranger", b"?"),
-        )
-        await asyncio.sleep(1)
-        assert may(authorizer)
-        assert set(store.malformed) == {"/kafka-acl-changes/acl_changes_0000000000", "/kafka-acl/Shoe"}
-
-    world.run(main())
+@in_world
+async def test_a_notification_that_means_nothing_has_everything_read_again(world: World) -> None:
+    store, authorizer, session = await following(world, "a")
+    await session.ensure_path("/kafka-acl/Topic")
+    await session.ensure_path("/kafka-acl/Shoe")
+    world.zk.poke(
+        Create("/kafka-acl/Topic/t", encode_acls({READ})),
+        Create("/kafka-acl-changes/acl_changes_", b"?", sequential=True),
+        Create("/kafka-acl-changes/stranger", b"?"),
+    )
+    await asyncio.sleep(1)
+    assert may(authorizer)
+    assert set(store.malformed) == {"/kafka-acl-changes/acl_changes_0000000000", "/kafka-acl/Shoe"}
 
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_REPLY])
-def test_a_write_whose_outcome_is_lost_is_made_once(world: World, fate: Fate) -> None:
-    async def main() -> None:
-        store, authorizer, session = await following(world, "a")
-        await store.update(session, TOPIC, add(DENY))
-        world.zk.lose_next("a", Fate.SERVE, 1)  # the read
-        world.zk.lose_next("a", fate)  # the write
-        await store.update(session, TOPIC, add(READ))
-        assert may(authorizer)
-        data, _ = await session.get("/kafka-acl/Topic/t")
-        assert decode_acls(data, TOPIC) == {READ, DENY}
-
-    world.run(main())
+@in_world
+async def test_a_write_whose_outcome_is_lost_is_made_once(world: World, fate: Fate) -> None:
+    store, authorizer, session = await following(world, "a")
+    await store.update(session, TOPIC, add(DENY))
+    world.zk.lose_next("a", Fate.SERVE, 1)  # the read
+    world.zk.lose_next("a", fate)  # the write
+    await store.update(session, TOPIC, add(READ))
+    assert may(authorizer)
+    data, _ = await session.get("/kafka-acl/Topic/t")
+    assert decode_acls(data, TOPIC) == {READ, DENY}
 
 
-def test_old_notifications_are_removed(world: World) -> None:
-    async def main() -> None:
-        store, _, session = await following(world, "a")
-        await store.update(session, TOPIC, add(READ))
-        await asyncio.sleep(16 * 60)
-        await store.update(session, TOPIC, add(DENY))
-        await asyncio.sleep(1)
-        names, _ = await session.children("/kafka-acl-changes")
-        assert names == ["acl_changes_0000000001"]
-
-    world.run(main())
+@in_world
+async def test_old_notifications_are_removed(world: World) -> None:
+    store, _, session = await following(world, "a")
+    await store.update(session, TOPIC, add(READ))
+    await asyncio.sleep(16 * 60)
+    await store.update(session, TOPIC, add(DENY))
+    await asyncio.sleep(1)
+    names, _ = await session.children("/kafka-acl-changes")
+    assert names == ["acl_changes_0000000001"]
 
 
 # --- many of them ----------------------------------------------------------------------------------
@@ -260,53 +245,48 @@ class Counting(Authorizer):
         self.in_this_turn = 0
 
 
-def test_thousands_of_patterns_are_read_over_many_turns_of_the_loop(world: World) -> None:
+@in_world
+async def test_thousands_of_patterns_are_read_over_many_turns_of_the_loop(world: World) -> None:
     """100,000 held the loop for two seconds, in every new session."""
-
-    async def scenario() -> None:
-        session = await world.connect("n1")
-        await session.ensure_path("/kafka-acl/Topic")
-        data = encode_acls({READ})
-        for number in range(2_000):
-            await session.create(f"/kafka-acl/Topic/t{number}", data)
-        authorizer = Counting()
-        store = AclStore(authorizer, world.loop.time)
-        for _ in range(2):
-            authorizer.worst = 0
-            await store.load(session)
-            assert len(authorizer.patterns()) == 2_000
-            assert authorizer.worst <= 200
-
-    world.run(scenario())
+    session = await world.connect("n1")
+    await session.ensure_path("/kafka-acl/Topic")
+    data = encode_acls({READ})
+    for number in range(2_000):
+        await session.create(f"/kafka-acl/Topic/t{number}", data)
+    authorizer = Counting()
+    store = AclStore(authorizer, world.loop.time)
+    for _ in range(2):
+        authorizer.worst = 0
+        await store.load(session)
+        assert len(authorizer.patterns()) == 2_000
+        assert authorizer.worst <= 200
 
 
-def test_what_a_node_writes_while_it_reads_all_is_in_force(world: World) -> None:
+@in_world
+async def test_what_a_node_writes_while_it_reads_all_is_in_force(world: World) -> None:
     """A long read must not put what it read before over what has been written and acknowledged since."""
-
-    async def scenario() -> None:
-        session = await world.connect("n1")
-        await session.ensure_path("/kafka-acl/Topic")
-        names = [f"t{number:04}" for number in range(450)]
-        for name in names:
-            await session.create(f"/kafka-acl/Topic/{name}", encode_acls({READ}))
-        last = Pattern(ResourceType.TOPIC, names[-1])
-        authorizer = Authorizer()
-        store = AclStore(authorizer, world.loop.time)
-        reading = world.loop.create_task(store.load(session))
-        while len(authorizer.patterns()) < 150:  # it has read all of them, and put some
-            await asyncio.sleep(0)
-        assert last not in authorizer.patterns()
-        store._put(last, frozenset({DENY}))  # as `update` does when ZooKeeper has it
-        await reading
-        assert len(authorizer.patterns()) == 450
-        assert [each.entry for each in authorizer.bindings(Filter(name=last.name))] == [DENY]
-        assert store._overtaken == []
-
-    world.run(scenario())
+    session = await world.connect("n1")
+    await session.ensure_path("/kafka-acl/Topic")
+    names = [f"t{number:04}" for number in range(450)]
+    for name in names:
+        await session.create(f"/kafka-acl/Topic/{name}", encode_acls({READ}))
+    last = Pattern(ResourceType.TOPIC, names[-1])
+    authorizer = Authorizer()
+    store = AclStore(authorizer, world.loop.time)
+    reading = world.loop.create_task(store.load(session))
+    while len(authorizer.patterns()) < 150:  # it has read all of them, and put some
+        await asyncio.sleep(0)
+    assert last not in authorizer.patterns()
+    store._put(last, frozenset({DENY}))  # as `update` does when ZooKeeper has it
+    await reading
+    assert len(authorizer.patterns()) == 450
+    assert [each.entry for each in authorizer.bindings(Filter(name=last.name))] == [DENY]
+    assert store._overtaken == []
 
 
 @pytest.mark.parametrize("is_planted", [False, True])
-def test_a_long_read_does_not_bring_back_what_a_newer_one_has_taken_away(
+@in_world
+async def test_a_long_read_does_not_bring_back_what_a_newer_one_has_taken_away(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_planted: bool
 ) -> None:
     """A session's first read decodes for a while. Meanwhile a notification is followed: its read is newer.
@@ -316,28 +296,25 @@ def test_a_long_read_does_not_bring_back_what_a_newer_one_has_taken_away(
     if is_planted:
         PLANTS["acl-read"](monkeypatch.setattr)
 
-    async def scenario() -> None:
-        ours, theirs = await world.connect("n1"), await world.connect("n2")
-        writer = AclStore(Authorizer(), world.loop.time)
-        await writer.load(theirs)
-        patterns = [Pattern(ResourceType.TOPIC, f"t{number:03}") for number in range(400)]
-        for pattern in patterns:
-            await writer.update(theirs, pattern, lambda before: {READ})
-        authorizer = Authorizer()
-        reader = AclStore(authorizer, world.loop.time)
-        get_many, is_held = ours.get_many, asyncio.Event()
+    ours, theirs = await world.connect("n1"), await world.connect("n2")
+    writer = AclStore(Authorizer(), world.loop.time)
+    await writer.load(theirs)
+    patterns = [Pattern(ResourceType.TOPIC, f"t{number:03}") for number in range(400)]
+    for pattern in patterns:
+        await writer.update(theirs, pattern, lambda before: {READ})
+    authorizer = Authorizer()
+    reader = AclStore(authorizer, world.loop.time)
+    get_many, is_held = ours.get_many, asyncio.Event()
 
-        async def read(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-            found = await get_many(paths)
-            if len(paths) > 300 and not is_held.is_set():
-                is_held.set()
-                await writer.update(theirs, patterns[-1], lambda before: ())
-                await reader.catch_up(ours)
-            return found
+    async def read(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        found = await get_many(paths)
+        if len(paths) > 300 and not is_held.is_set():
+            is_held.set()
+            await writer.update(theirs, patterns[-1], lambda before: ())
+            await reader.catch_up(ours)
+        return found
 
-        ours.get_many = read  # type: ignore[method-assign]
-        await reader.load(ours)
-        assert patterns[0] in authorizer.patterns()
-        assert (patterns[-1] in authorizer.patterns()) is is_planted
-
-    world.run(scenario())
+    ours.get_many = read  # type: ignore[method-assign]
+    await reader.load(ours)
+    assert patterns[0] in authorizer.patterns()
+    assert (patterns[-1] in authorizer.patterns()) is is_planted

@@ -19,7 +19,7 @@ from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerId, Endpoint
 from kafkalite.testing.simulated.zookeeper import Fate
 
-from .conftest import World
+from .conftest import World, in_world
 
 ONE = BrokerId(1)
 BROKER = BrokerZnode("host", 9092, rpc=Endpoint("host", 9192))
@@ -50,245 +50,212 @@ def test_nodes_that_start_together_make_the_layout_whatever_gets_lost(world: Wor
             world.run(main(fate, after))
 
 
-def test_a_layout_that_is_there_is_looked_at_and_not_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        session = await world.connect("a")
-        await registration.ensure_layout(session)
-        for verb in ("create", "ensure_path", "multi"):
-            monkeypatch.delattr(type(session), verb)
-        await registration.ensure_layout(session)
-
-    world.run(main())
+@in_world
+async def test_a_layout_that_is_there_is_looked_at_and_not_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await world.connect("a")
+    await registration.ensure_layout(session)
+    for verb in ("create", "ensure_path", "multi"):
+        monkeypatch.delattr(type(session), verb)
+    await registration.ensure_layout(session)
 
 
 @pytest.mark.checklist("F19")
-def test_all_nodes_agree_on_one_cluster_id(world: World) -> None:
-    async def main() -> None:
-        sessions = [await world.connect(host) for host in "abc"]
-        world.zk.lose_next("a", Fate.LOSE_REPLY, 2)
-        ids = await asyncio.gather(
-            *(registration.cluster_id(session, partial(str, n)) for n, session in enumerate(sessions))
-        )
-        assert len(set(ids)) == 1
-        world.zk.poke(SetData(paths.CLUSTER_ID, b"garbage"))
-        with pytest.raises(StartupRefused):
-            await registration.cluster_id(sessions[0], lambda: "1")
-
-    world.run(main())
+@in_world
+async def test_all_nodes_agree_on_one_cluster_id(world: World) -> None:
+    sessions = [await world.connect(host) for host in "abc"]
+    world.zk.lose_next("a", Fate.LOSE_REPLY, 2)
+    ids = await asyncio.gather(
+        *(registration.cluster_id(session, partial(str, n)) for n, session in enumerate(sessions))
+    )
+    assert len(set(ids)) == 1
+    world.zk.poke(SetData(paths.CLUSTER_ID, b"garbage"))
+    with pytest.raises(StartupRefused):
+        await registration.cluster_id(sessions[0], lambda: "1")
 
 
 @pytest.mark.checklist("C3")
 @pytest.mark.checklist(5, "F5")
-def test_a_registration_is_ephemeral_and_its_czxid_the_epoch(world: World) -> None:
-    async def main() -> None:
-        first = await world.connect("a")
-        await registration.ensure_layout(first)
-        epoch = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
-        found = world.zk.peek("/brokers/ids/1")
-        assert found is not None
-        assert (decode_broker(found[0]), found[1].czxid, found[1].ephemeral_owner) == (BROKER, epoch, first.session_id)
-        again = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
-        assert again == epoch  # repeating it changes nothing
-        await first.close()
-        second = await world.connect("a")
-        assert await registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000) > epoch
-        await second.close()
-        assert world.zk.peek("/brokers/ids/1") is None
-
-    world.run(main())
+@in_world
+async def test_a_registration_is_ephemeral_and_its_czxid_the_epoch(world: World) -> None:
+    first = await world.connect("a")
+    await registration.ensure_layout(first)
+    epoch = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
+    found = world.zk.peek("/brokers/ids/1")
+    assert found is not None
+    assert (decode_broker(found[0]), found[1].czxid, found[1].ephemeral_owner) == (BROKER, epoch, first.session_id)
+    again = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
+    assert again == epoch  # repeating it changes nothing
+    await first.close()
+    second = await world.connect("a")
+    assert await registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000) > epoch
+    await second.close()
+    assert world.zk.peek("/brokers/ids/1") is None
 
 
 @pytest.mark.checklist("F24")
 @pytest.mark.parametrize("fate", [Fate.LOSE_REPLY, Fate.LOSE_REQUEST])
 @pytest.mark.parametrize("after", range(4))
-def test_a_lost_reply_while_registering_is_no_conflict(world: World, fate: Fate, after: int) -> None:
-    async def main() -> None:
-        session = await world.connect("a")
-        world.zk.lose_next("a", Fate.SERVE, after)
-        world.zk.lose_next("a", fate)
-        epoch = await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000)
-        found = world.zk.peek("/brokers/ids/1")
-        assert found is not None
-        assert (found[1].czxid, found[1].ephemeral_owner) == (epoch, session.session_id)
-
-    world.run(main())
+@in_world
+async def test_a_lost_reply_while_registering_is_no_conflict(world: World, fate: Fate, after: int) -> None:
+    session = await world.connect("a")
+    world.zk.lose_next("a", Fate.SERVE, after)
+    world.zk.lose_next("a", fate)
+    epoch = await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000)
+    found = world.zk.peek("/brokers/ids/1")
+    assert found is not None
+    assert (found[1].czxid, found[1].ephemeral_owner) == (epoch, session.session_id)
 
 
 @pytest.mark.checklist("F24")
-def test_a_node_that_does_not_reach_zookeeper_while_it_registers_is_not_in_its_own_way(world: World) -> None:
+@in_world
+async def test_a_node_that_does_not_reach_zookeeper_while_it_registers_is_not_in_its_own_way(world: World) -> None:
     """The reply was lost, and ZooKeeper was away for longer than a dead owner is waited for: the registration is its own."""
-
-    async def main() -> None:
-        session = await world.connect("a", 20_000)
-        await registration.ensure_layout(session)
-        world.zk.lose_next("a", Fate.LOSE_REPLY)
-        registering = asyncio.create_task(registration.register_broker(session, ONE, BROKER, session_timeout_ms=2000))
-        while world.zk.peek("/brokers/ids/1") is None:
-            await asyncio.sleep(0.001)
-        world.zk.block("a")
-        await asyncio.sleep(10)
-        world.zk.unblock("a")
-        epoch = await registering
-        found = world.zk.peek("/brokers/ids/1")
-        assert found is not None
-        assert (found[1].czxid, found[1].ephemeral_owner) == (epoch, session.session_id)
-
-    world.run(main())
+    session = await world.connect("a", 20_000)
+    await registration.ensure_layout(session)
+    world.zk.lose_next("a", Fate.LOSE_REPLY)
+    registering = asyncio.create_task(registration.register_broker(session, ONE, BROKER, session_timeout_ms=2000))
+    while world.zk.peek("/brokers/ids/1") is None:
+        await asyncio.sleep(0.001)
+    world.zk.block("a")
+    await asyncio.sleep(10)
+    world.zk.unblock("a")
+    epoch = await registering
+    found = world.zk.peek("/brokers/ids/1")
+    assert found is not None
+    assert (found[1].czxid, found[1].ephemeral_owner) == (epoch, session.session_id)
 
 
 @pytest.mark.checklist("F24")
-def test_a_dead_owner_has_its_whole_time_again_when_zookeeper_is_back(world: World) -> None:
-    async def main() -> None:
-        dead = await world.connect("old", 6_000)
-        await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=6000)
-        world.zk.block("old")
-        session = await world.connect("new", 60_000)
-        registering = asyncio.create_task(registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000))
-        await asyncio.sleep(1)
-        world.zk.stop()
-        await asyncio.sleep(20)
-        world.zk.start()
-        await registering
-        found = world.zk.peek("/brokers/ids/1")
-        assert found is not None
-        assert found[1].ephemeral_owner == session.session_id
-
-    world.run(main())
+@in_world
+async def test_a_dead_owner_has_its_whole_time_again_when_zookeeper_is_back(world: World) -> None:
+    dead = await world.connect("old", 6_000)
+    await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=6000)
+    world.zk.block("old")
+    session = await world.connect("new", 60_000)
+    registering = asyncio.create_task(registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000))
+    await asyncio.sleep(1)
+    world.zk.stop()
+    await asyncio.sleep(20)
+    world.zk.start()
+    await registering
+    found = world.zk.peek("/brokers/ids/1")
+    assert found is not None
+    assert found[1].ephemeral_owner == session.session_id
 
 
 @pytest.mark.checklist("F24")
 @pytest.mark.parametrize("asked_ms", [6000, 200])  # ZooKeeper grants two ticks at least, 4 s as it comes
-def test_the_registration_of_a_dead_process_is_waited_for(world: World, asked_ms: int) -> None:
-    async def main() -> None:
-        dead = await world.connect("old")
-        await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=asked_ms)
-        world.zk.block("old")  # killed: it says nothing more
-        started = world.loop.time()
-        session = await world.connect("new")
-        await registration.register_broker(session, ONE, BROKER, session_timeout_ms=asked_ms)
-        assert 3 < world.loop.time() - started < 8
-
-    world.run(main())
+@in_world
+async def test_the_registration_of_a_dead_process_is_waited_for(world: World, asked_ms: int) -> None:
+    dead = await world.connect("old")
+    await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=asked_ms)
+    world.zk.block("old")  # killed: it says nothing more
+    started = world.loop.time()
+    session = await world.connect("new")
+    await registration.register_broker(session, ONE, BROKER, session_timeout_ms=asked_ms)
+    assert 3 < world.loop.time() - started < 8
 
 
-def test_the_registration_of_a_session_known_to_be_dead_is_removed_at_once(world: World) -> None:
-    async def main() -> None:
-        dead = await world.connect("old")
-        await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=6000)
-        world.zk.block("old")
-        started = world.loop.time()
-        session = await world.connect("new")
-        await registration.register_broker(
-            session, ONE, BROKER, session_timeout_ms=6000, dead_sessions={dead.session_id}
-        )
-        assert world.loop.time() - started < 0.2
-
-    world.run(main())
+@in_world
+async def test_the_registration_of_a_session_known_to_be_dead_is_removed_at_once(world: World) -> None:
+    dead = await world.connect("old")
+    await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=6000)
+    world.zk.block("old")
+    started = world.loop.time()
+    session = await world.connect("new")
+    await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000, dead_sessions={dead.session_id})
+    assert world.loop.time() - started < 0.2
 
 
-def test_a_registration_left_by_hand_without_a_session_is_replaced(world: World) -> None:
-    async def main() -> None:
-        session = await world.connect("a")
-        await registration.ensure_layout(session)
-        world.zk.poke(Create("/brokers/ids/1", b"by hand"))
-        await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000)
-        found = world.zk.peek("/brokers/ids/1")
-        assert found is not None
-        assert found[0] == encode_broker(BROKER)
-
-    world.run(main())
+@in_world
+async def test_a_registration_left_by_hand_without_a_session_is_replaced(world: World) -> None:
+    session = await world.connect("a")
+    await registration.ensure_layout(session)
+    world.zk.poke(Create("/brokers/ids/1", b"by hand"))
+    await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000)
+    found = world.zk.peek("/brokers/ids/1")
+    assert found is not None
+    assert found[0] == encode_broker(BROKER)
 
 
-def test_of_two_nodes_with_one_id_the_second_refuses_to_start(world: World) -> None:
-    async def main() -> None:
-        first = await world.connect("a")
-        epoch = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
-        second = await world.connect("b")
-        with pytest.raises(StartupRefused, match=r"broker id 1 is in use by host:9192"):
-            await registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000)
-        found = world.zk.peek("/brokers/ids/1")
-        assert found is not None
-        assert found[1].czxid == epoch
-
-    world.run(main())
+@in_world
+async def test_of_two_nodes_with_one_id_the_second_refuses_to_start(world: World) -> None:
+    first = await world.connect("a")
+    epoch = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
+    second = await world.connect("b")
+    with pytest.raises(StartupRefused, match=r"broker id 1 is in use by host:9192"):
+        await registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000)
+    found = world.zk.peek("/brokers/ids/1")
+    assert found is not None
+    assert found[1].czxid == epoch
 
 
-def test_a_node_whose_session_ends_while_it_waits_for_its_id_hears_of_it(world: World) -> None:
+@in_world
+async def test_a_node_whose_session_ends_while_it_waits_for_its_id_hears_of_it(world: World) -> None:
     """It waited for ever, although the id was free soon: seed 300022 of the simulation."""
-
-    async def main() -> None:
-        first = await world.connect("a")
-        await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
-        second = await world.connect("b")
-        waiting = asyncio.ensure_future(registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000))
-        await asyncio.sleep(1)
-        world.zk.expire("b")
-        with pytest.raises(SessionExpiredError):
-            await waiting
-
-    world.run(main())
+    first = await world.connect("a")
+    await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
+    second = await world.connect("b")
+    waiting = asyncio.ensure_future(registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000))
+    await asyncio.sleep(1)
+    world.zk.expire("b")
+    with pytest.raises(SessionExpiredError):
+        await waiting
 
 
 @pytest.mark.checklist("F25")
-def test_no_producer_id_is_given_out_twice(world: World) -> None:
-    async def main() -> None:
-        sessions = [await world.connect(host) for host in "abc"]
-        blocks: list[ProducerIdBlock] = []
+@in_world
+async def test_no_producer_id_is_given_out_twice(world: World) -> None:
+    sessions = [await world.connect(host) for host in "abc"]
+    blocks: list[ProducerIdBlock] = []
 
-        async def take(number: int) -> None:
-            for turn in range(10):
-                if turn % 3 == number:
-                    world.zk.lose_next("abc"[number], world.random.choice([Fate.LOSE_REPLY, Fate.LOSE_REQUEST]))
-                while True:
-                    try:
-                        blocks.append(
-                            await registration.allocate_producer_ids(sessions[number], BrokerId(number), turn)
-                        )
-                        break
-                    except CoordinatorError:
-                        await asyncio.sleep(0.05)
+    async def take(number: int) -> None:
+        for turn in range(10):
+            if turn % 3 == number:
+                world.zk.lose_next("abc"[number], world.random.choice([Fate.LOSE_REPLY, Fate.LOSE_REQUEST]))
+            while True:
+                try:
+                    blocks.append(await registration.allocate_producer_ids(sessions[number], BrokerId(number), turn))
+                    break
+                except CoordinatorError:
+                    await asyncio.sleep(0.05)
 
-        await asyncio.gather(*(take(number) for number in range(3)))
-        assert len(blocks) == 30
-        assert len({block.first for block in blocks}) == 30
-        assert all(block.last == block.first + 999 and block.first % 1000 == 0 for block in blocks)
-
-    world.run(main())
+    await asyncio.gather(*(take(number) for number in range(3)))
+    assert len(blocks) == 30
+    assert len({block.first for block in blocks}) == 30
+    assert all(block.last == block.first + 999 and block.first % 1000 == 0 for block in blocks)
 
 
 @pytest.mark.checklist("F25")
 @pytest.mark.parametrize("is_removed", [False, True])
-def test_producer_ids_go_on_although_zookeeper_was_put_back(world: World, *, is_removed: bool) -> None:
+@in_world
+async def test_producer_ids_go_on_although_zookeeper_was_put_back(world: World, *, is_removed: bool) -> None:
     """Partitions remember the last batches of the producers that got theirs after the copy was made: a new producer with such an id
     would get "written" for batches that are not, since they look like repetitions of those."""
-
-    async def main() -> None:
-        session = await world.connect("a")
-        first = await registration.allocate_producer_ids(session, ONE, 1_000_000)
-        copy = world.zk.peek(paths.LATEST_PRODUCER_ID_BLOCK)
-        assert copy is not None
-        # More ids than the time has passed, from a clock that is behind.
-        later = [await registration.allocate_producer_ids(session, ONE, 999_000) for _ in range(5)]
-        world.zk.poke(
-            Delete(paths.LATEST_PRODUCER_ID_BLOCK) if is_removed else SetData(paths.LATEST_PRODUCER_ID_BLOCK, copy[0])
-        )
-        last = await registration.allocate_producer_ids(session, ONE, 1_060_000)
-        blocks = [first, *later, last]
-        assert all(one.last < next_one.first for one, next_one in itertools.pairwise(blocks)), blocks
-
-    world.run(main())
+    session = await world.connect("a")
+    first = await registration.allocate_producer_ids(session, ONE, 1_000_000)
+    copy = world.zk.peek(paths.LATEST_PRODUCER_ID_BLOCK)
+    assert copy is not None
+    # More ids than the time has passed, from a clock that is behind.
+    later = [await registration.allocate_producer_ids(session, ONE, 999_000) for _ in range(5)]
+    world.zk.poke(
+        Delete(paths.LATEST_PRODUCER_ID_BLOCK) if is_removed else SetData(paths.LATEST_PRODUCER_ID_BLOCK, copy[0])
+    )
+    last = await registration.allocate_producer_ids(session, ONE, 1_060_000)
+    blocks = [first, *later, last]
+    assert all(one.last < next_one.first for one, next_one in itertools.pairwise(blocks)), blocks
 
 
-def test_producer_ids_are_not_taken_from_what_cannot_be_read(world: World) -> None:
-    async def main() -> None:
-        session = await world.connect("a")
-        world.zk.poke(Create(paths.LATEST_PRODUCER_ID_BLOCK, b"{}"))
-        with pytest.raises(ZnodeError):
-            await registration.allocate_producer_ids(session, ONE, 0)
-        last = str(2**63 - 2).encode()
-        value = b'{"version":1,"broker":1,"block_start":"0","block_end":"' + last + b'"}'
-        world.zk.poke(SetData(paths.LATEST_PRODUCER_ID_BLOCK, value))
-        with pytest.raises(ZnodeError, match="no producer ids are left"):
-            await registration.allocate_producer_ids(session, ONE, 0)
-
-    world.run(main())
+@in_world
+async def test_producer_ids_are_not_taken_from_what_cannot_be_read(world: World) -> None:
+    session = await world.connect("a")
+    world.zk.poke(Create(paths.LATEST_PRODUCER_ID_BLOCK, b"{}"))
+    with pytest.raises(ZnodeError):
+        await registration.allocate_producer_ids(session, ONE, 0)
+    last = str(2**63 - 2).encode()
+    value = b'{"version":1,"broker":1,"block_start":"0","block_end":"' + last + b'"}'
+    world.zk.poke(SetData(paths.LATEST_PRODUCER_ID_BLOCK, value))
+    with pytest.raises(ZnodeError, match="no producer ids are left"):
+        await registration.allocate_producer_ids(session, ONE, 0)
