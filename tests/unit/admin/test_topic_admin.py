@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 
@@ -255,6 +256,15 @@ async def test_a_deletion_whose_answer_is_lost_does_not_delete_a_later_topic(clu
     response = await made.delete_topics(DeleteTopicsRequest(("t",)))
     assert not steps and [each.error for each in response.topics] == [0]
     assert zk.peek(paths.DELETE_TOPICS) is None and zk.peek(paths.topic("t")) is not None
+
+
+async def test_topics_are_not_deleted_where_that_is_switched_off(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    cluster.create_topic("t", {0: (1,)})
+    cluster.config = dataclasses.replace(cluster.config, delete_topic_enable=False)
+    response = await made.delete_topics(DeleteTopicsRequest(("t", "no")))
+    assert [each.error for each in response.topics] == [ErrorCode.TOPIC_DELETION_DISABLED] * 2
+    assert cluster.zookeeper.peek(paths.DELETE_TOPICS) is None
 
 
 async def test_deletion_is_refused_where_it_cannot_be_ordered(cluster: Cluster) -> None:
