@@ -1,4 +1,4 @@
-"""Numbers, brokers and partitions on a command line: what is no such thing is refused before anybody is asked."""
+"""Numbers, brokers and partitions on a command line. A wrong value is refused before a broker is asked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Whole(click.IntRange):
 
 
 class Count(Whole):
-    """A number of something that has names, too: a list of names is refused with a word about the option that takes them."""
+    """A number of things that also have names: the refusal of a list of names says which option takes them."""
 
     def __init__(self, low: int, hint: str) -> None:
         super().__init__(low)
@@ -47,7 +47,7 @@ class Count(Whole):
 
 
 class Real(click.FloatRange):
-    """A number that is one: the range of click lets nan through, for it is neither too small nor too large."""
+    """A finite number: the range of click lets nan through, because nan is neither too small nor too large."""
 
     name = "number"
 

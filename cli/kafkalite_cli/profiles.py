@@ -84,7 +84,7 @@ def read_profiles() -> Profiles:
     tables = found.get("profiles", {})
     current = found.get("current", "")
     if not isinstance(tables, dict) or not isinstance(current, str):
-        raise ConfigError(f"{path}: 'current' is a name, 'profiles' are tables")
+        raise ConfigError(f"{path}: 'current' must be a name, and 'profiles' tables")
     profiles = {name: _profile(path, name, table) for name, table in tables.items()}
     has_secret = any(SECRETS & profile.settings.keys() for profile in profiles.values())
     if has_secret and mode & (stat.S_IRWXG | stat.S_IRWXO):

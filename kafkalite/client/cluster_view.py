@@ -80,7 +80,7 @@ class ClusterView:
                 self._leaders.pop(key, None)
 
     def leader(self, key: TopicPartition) -> Leader | None:
-        """The leader, if one is known that is alive."""
+        """The leader, if it is known and alive."""
         leader = self._leaders.get(key)
         return leader if leader is not None and leader.broker_id in self.brokers else None
 

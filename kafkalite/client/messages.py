@@ -115,7 +115,7 @@ def completed(found: Metadata, more: _More) -> Metadata:
 def list_offsets_request(
     wanted: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, LeaderEpoch], isolation: int, timeout_ms: int
 ) -> Any:
-    """`wanted`: timestamps (ms since 1970, or LATEST_TIMESTAMP and its like)."""
+    """`wanted`: timestamps (ms since 1970, or a constant such as LATEST_TIMESTAMP)."""
     request = wire.ListOffsetsRequest
     topics = [
         request.ListOffsetsTopic(

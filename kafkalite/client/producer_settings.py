@@ -32,4 +32,4 @@ class ProducerSettings:
         if self.idempotent and (self.acks != -1 or not 1 <= self.max_in_flight <= 5):
             raise ValueError("an idempotent producer needs acks=all and at most 5 batches in flight")
         if self.max_in_flight < 1 or self.batch_bytes < 1:
-            raise ValueError("max_in_flight and batch_bytes are at least 1")
+            raise ValueError("max_in_flight and batch_bytes must be at least 1")

@@ -1,4 +1,4 @@
-"""From a broker to whichever node is the controller: ISR notices, and the plea of a controlled shutdown."""
+"""Requests from a broker to the node that is the controller: ISR notices and controlled shutdowns."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
 
 
 def decode_acls(data: bytes, pattern: Pattern) -> frozenset[AclEntry]:
-    """A pattern's entries. Raises ZnodeError if anything in it means nothing: half a rule set may open what it should not."""
+    """A pattern's entries. Raises ZnodeError if any of them is malformed: half a rule set may allow too much."""
     if not data:
         return frozenset()
     path = pattern_path(pattern)

@@ -145,7 +145,7 @@ def _moves(
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
-    """/brokers/topics/T/partitions/P/state. The partition epoch is the znode's version, hence not in the value.
+    """/brokers/topics/T/partitions/P/state. The partition epoch is the znode's version, so it is not in the value.
 
     The eligible leader replicas carry the version that this write makes, because they hold for this very value. Any other
     write over it (by an older node, or by hand) makes them void (ADR 16). A znode that was created again with this value has version 0.

@@ -143,7 +143,7 @@ def ping() -> bytes:
 
 
 def auth(scheme: str, credentials: bytes) -> bytes:
-    """Credentials; they belong to the connection, hence sent on each."""
+    """Credentials. They belong to the connection, so they are sent on each one."""
     frame: bytes = protocol.AuthRequest(type=0, scheme=scheme, auth=credentials).serialize(AUTH_XID)
     return frame
 

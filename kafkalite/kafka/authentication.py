@@ -47,7 +47,7 @@ MAX_REQUESTS_BEFORE_LOGIN = 50
 
 
 class ConnectionAuthenticator:
-    """One connection's.
+    """The authentication of one connection.
 
     Args:
         spawn: starts a task that outlives no node: (name, coroutine).

@@ -19,7 +19,7 @@ _STARTS_NOTHING = UNREAD | MUTED | HELD | YIELDING | RETIRING
 
 
 class FlowControl:
-    """One connection's.
+    """The flow control of one connection.
 
     Args:
         max_in_flight: requests under way at most.

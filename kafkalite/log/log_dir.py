@@ -234,7 +234,7 @@ class LogDir:
             self._disk.sync_dir(self.path)
 
     def mark_incomplete(self) -> None:
-        """A log is about to be given up: the next start must not take its absence for novelty. Raises OSError."""
+        """Called before a log is given up: the next start must not take the missing log for a new one. Raises OSError."""
         if not self.is_incomplete:
             self._disk.write_file_atomic(self._file(checkpoints.INCOMPLETE), b"")
             self.is_incomplete = True

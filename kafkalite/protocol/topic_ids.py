@@ -15,7 +15,7 @@ _MOST_KNOWN = 10_000
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def to_wire(topic_id: TopicId) -> bytes:
-    """16 bytes; zeros for NO_TOPIC_ID or what is no topic id."""
+    """16 bytes; zeros for NO_TOPIC_ID, and for a text that is not a topic id."""
     try:
         raw = urlsafe_b64decode(topic_id + "==")
     except (binascii.Error, ValueError):

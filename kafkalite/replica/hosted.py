@@ -403,7 +403,7 @@ class HostedPartitions:
         self.changed(partition)
 
     def resign(self, partition: Partition, reason: str) -> None:
-        """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
+        """Stop acting as the leader without a command; the command may still come, with the same epoch."""
         if partition.leader is not None:
             # A lost session ends thousands of leaderships at once.
             suppressed = self.repeats.admit(("resigned", reason))

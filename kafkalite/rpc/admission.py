@@ -21,7 +21,7 @@ REFUSAL = "authentication failed: invalid credentials"
 
 
 class Admission:
-    """One connection's. `principal` is proved once `is_complete`.
+    """The admission of one connection. `principal` is proved once `is_complete`.
 
     Args:
         now: seconds; sessions are measured with it.

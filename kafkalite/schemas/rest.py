@@ -44,7 +44,7 @@ RouteAnswer = Callable[["_Call"], Awaitable[Any]]
 
 
 async def answer(registry: SubjectRegistry, request: RestRequest, may: May) -> Any:
-    """The value of the response, for JSON; `Raw` for what is none. Raises RegistryError."""
+    """The value of the response, for JSON; `Raw` if the response is not JSON. Raises RegistryError."""
     segments = [unquote(each) for each in request.path.strip("/").split("/")]
     for method, pattern, operation in _ROUTES:
         if method == request.method and (names := _matched(pattern, segments)) is not None:

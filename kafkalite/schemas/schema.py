@@ -64,7 +64,7 @@ class ParsedSchema(Protocol):
         ...
 
     def normalized(self) -> str:
-        """A text that all schemas have in common which differ in nothing but order and the like (`normalize=true`)."""
+        """The text of `normalize=true`: the same for all schemas that differ only in order and in spelling."""
         ...
 
     def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:

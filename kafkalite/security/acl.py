@@ -133,7 +133,7 @@ class Pattern:
     def problem(self) -> str | None:
         """Why no entries can be written for it; None if they can."""
         if self.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-            return "an ACL's pattern is literal or prefixed"
+            return "an ACL's pattern must be literal or prefixed"
         if self.resource_type not in OPERATIONS:
             return "an ACL is about one type of resource"
         if not self.name:

@@ -17,7 +17,7 @@ def is_address(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def canonical(host: str) -> str:
-    """The same text for every spelling of an address; what is no address stays as it is.
+    """The same text for every spelling of an address; a text that is not an address stays as it is.
 
     0:0:0:0:0:0:0:1 is ::1, as Kafka writes it and as sockets do. An IPv4 client of a listener on `::` has an address such as
     ::ffff:10.0.0.7, which is 10.0.0.7.

@@ -59,7 +59,7 @@ class ClientSecurity:
             raise ConfigError(f"security.protocol: {protocol!r} is not one of {', '.join(PROTOCOLS)}")
         identification = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
         if identification not in ("https", ""):
-            raise ConfigError("ssl.endpoint.identification.algorithm is https or empty")
+            raise ConfigError("ssl.endpoint.identification.algorithm must be https or empty")
         mechanism = settings.get("sasl.mechanism", "SCRAM-SHA-512").upper()
         if mechanism not in SASL_MECHANISMS:
             raise ConfigError(f"sasl.mechanism: {mechanism!r} is not one of {', '.join(SASL_MECHANISMS)}")
@@ -73,7 +73,7 @@ class ClientSecurity:
             raise ConfigError(f"security.protocol is {protocol}: sasl.username or sasl.password is missing")
         tokenauth = settings.get("sasl.tokenauth", jaas.get("tokenauth", "false")).lower()
         if tokenauth not in ("true", "false"):
-            raise ConfigError("sasl.tokenauth is true or false")
+            raise ConfigError("sasl.tokenauth must be true or false")
         if tokenauth == "true" and mechanism == "PLAIN":
             raise ConfigError("a delegation token (tokenauth) needs sasl.mechanism SCRAM-SHA-256 or SCRAM-SHA-512")
         if protocol == "PLAINTEXT":

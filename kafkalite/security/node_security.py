@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HttpSecurity:
-    """The HTTP listener's. `logins` None: only a certificate can say who the client is."""
+    """The security of the HTTP listener. `logins` None: only a certificate can say who the client is."""
 
     listener: ListenerSecurity
     logins: Logins | None

@@ -116,7 +116,7 @@ def check(key: str, value: str) -> str | None:
 
 
 def _check_value(key: str, value: str) -> None:
-    """Raises ConfigError for a value that cannot be done, of a setting that can."""
+    """Raises ConfigError if the setting is supported here, but not this value of it."""
     if key in _ONLY:
         fine, why = _ONLY[key]
         if any(part.strip().lower() not in fine for part in value.split(",")):

@@ -64,7 +64,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     pushdown = given.choice("filterPushdown", "auto", "always", "never")
     isolation = given.client("isolation.level") or "read_committed"
     if isolation not in ("read_uncommitted", "read_committed"):
-        raise OptionError(f"kafka.isolation.level is read_uncommitted or read_committed, not {isolation!r}")
+        raise OptionError(f"kafka.isolation.level must be read_uncommitted or read_committed, not {isolation!r}")
     return ReadOptions(
         client=given.client_options(),
         subscription=given.subscription(),

@@ -59,7 +59,7 @@ class Options:
         if value is None:
             return default
         if value.strip().lower() not in ("true", "false"):
-            raise OptionError(f"{name} is true or false, not {value!r}")
+            raise OptionError(f"{name} must be true or false, not {value!r}")
         return value.strip().lower() == "true"
 
     def choice(self, name: str, *allowed: str) -> str:

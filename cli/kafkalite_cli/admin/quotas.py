@@ -64,7 +64,7 @@ def _entity(
     if names == [None, None, None]:
         raise click.UsageError("give --user, --client-id or --ip, or one of their defaults")
     if names[2] is not None and names[:2] != [None, None]:
-        raise click.UsageError("an address has no quota together with a user or client id")
+        raise click.UsageError("--ip cannot be used with --user or --client-id: quotas of addresses are separate")
     return Entity(*names)
 
 

@@ -123,7 +123,7 @@ async def consume(
             "--group assigns the partitions of one TOPIC: do not use it with --partition, --last or --pattern"
         )
     if group is not None and not isinstance(position, str):
-        raise click.UsageError("--group begins where the group is: --from is beginning or end")
+        raise click.UsageError("--group begins where the group is: --from must be beginning or end")
     has_start = click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT
     if has_start and last is not None:
         raise click.UsageError("give one of --from and --last")

@@ -62,7 +62,7 @@ def repair(
 
     Args:
         leaving: live brokers in a controlled shutdown; they are chosen only where nobody else can be.
-        restarted: live brokers that registered after the state was last written, hence may have come back with less
+        restarted: live brokers that registered after the state was last written, and so may have come back with less
             than they had when they joined the ISR. They count as dead, then new (invariant F5), if others are in sync; if all
             are such, the ISR stays, and the leader leads in a new epoch (ADR 8).
         unclean: may a replica outside the ISR and the ELR lead (unclean.leader.election.enable); records can be lost.

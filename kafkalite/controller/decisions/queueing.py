@@ -6,7 +6,7 @@ which one partition's commands arrive stays the same. So a queue holds one entry
 - LeaderAndIsr joins an earlier one, the newer state of a partition winning, if no StopReplica stands between: the
   two kinds must not change places. An INIT with all partitions swallows what it repeats.
 - StopReplica likewise, if no LeaderAndIsr stands between.
-- UpdateMetadata says nothing to replicas, hence may pass the other kinds; it joins the last one waiting, unless one
+- UpdateMetadata says nothing to replicas, so it may pass the other kinds; it joins the last one waiting, unless one
   deletes a topic of which the other knows partitions: then both stand, in their order.
 - A deletion and LeaderAndIsr do not change places: the broker forgets what groups have committed for the topic where it
   coordinates them, and a later leader may have commits for the next topic of that name.

@@ -190,7 +190,7 @@ def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, Le
 
 
 def on_deletions_requested(state: ControllerState, event: DeletionsRequested) -> Decision:
-    """Requests to delete topics. A topic whose deletion has begun is not called off by rewriting the request."""
+    """Requests to delete topics. Rewriting the request does not cancel a deletion that has begun."""
     state, effects = record_malformed(state, paths.DELETE_TOPICS, event.malformed)
     for name in event.topics:
         if name in state.topics and name not in state.deletions:

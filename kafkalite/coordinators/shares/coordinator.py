@@ -95,7 +95,7 @@ def share_key(text: str) -> ShareKey:
 
 
 class ShareCoordinator:
-    """See the module. Methods raise ApiError, and NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS among them."""
+    """See the module. Methods raise ApiError, also NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

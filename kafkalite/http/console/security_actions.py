@@ -94,7 +94,7 @@ class SecurityActions:
         """`user` and `client_id`: null for whatever, "" for those without a limit of their own. A limit of null is removed."""
         names = {name: values.get(name) for name in ("user", "client_id")}
         if any(name is not None and not isinstance(name, str) for name in names.values()):
-            raise ValueError("user and client_id are texts or null")
+            raise ValueError("user and client_id must be texts or null")
         if all(name is None for name in names.values()):
             raise ValueError("a quota needs a user or a client id")
         rights.need("AlterClientQuotas")

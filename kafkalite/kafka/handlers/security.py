@@ -192,7 +192,7 @@ def _quota_entity(parts: Sequence[wire.AlterClientQuotasRequest.EntityData]) -> 
         raise api_error(ErrorCode.INVALID_REQUEST, "a quota needs a user, a client id or an address")
     if _IP in found:
         if len(found) > 1:
-            raise api_error(ErrorCode.INVALID_REQUEST, "an address has no quota together with a user or client id")
+            raise api_error(ErrorCode.INVALID_REQUEST, "an address cannot be combined with a user or client id")
         return Entity(ip=_address(found[_IP]))
     return Entity(found.get(_USER), found.get(_CLIENT_ID))
 
@@ -224,7 +224,7 @@ def _quota_filter(message: wire.DescribeClientQuotasRequest) -> Callable[[Entity
                 raise api_error(ErrorCode.INVALID_REQUEST, f"{kind}: match type {component.match_type}")
 
     if _IP in wanted and len(wanted) > 1:
-        raise api_error(ErrorCode.INVALID_REQUEST, "an address has no quota together with a user or client id")
+        raise api_error(ErrorCode.INVALID_REQUEST, "an address cannot be combined with a user or client id")
 
     def is_wanted(entity: Entity) -> bool:
         parts = _parts(entity)

@@ -82,7 +82,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class MessageSchema:
-    """One message. `api_key` is -1 for what is no request or response; `table` are the lines of its fields."""
+    """One message. `api_key` is -1 if it is neither a request nor a response; `table` are the lines of its fields."""
 
     name: str
     versions: range

@@ -101,7 +101,7 @@ class SimDisk(PathFaults):
         return bytes(self.content(path))
 
     def content(self, path: str) -> bytearray:
-        """The same, not copied: not to be changed, and not to be kept."""
+        """The same without a copy: the caller must not change or keep it."""
         node = self._tree.find(path)
         return node.cached if isinstance(node, SimInode) else bytearray()
 

@@ -87,7 +87,7 @@ def _names(value: Column, kind: Any, depth: int, path: str) -> Column:
 
 
 def fields_of(kind: Any) -> int:
-    """How many fields a Spark type has at all depths; what is no object counts as one."""
+    """How many fields a Spark type has at all depths; anything but an object counts as one."""
     match type(kind).__name__:
         case "ArrayType":
             return fields_of(kind.elementType)

@@ -102,7 +102,7 @@ class AlterConfigHandlers:
                 is_broker = resource.resource_type == BROKER
                 code = ErrorCode.INVALID_REQUEST if is_broker else ErrorCode.INVALID_CONFIG
                 raise api_error(code, str(error)) from None
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "others have changed these settings again and again")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "others keep changing these settings: try again")
 
     async def _altered(self, resource: _Altered, change: Change, *, validate_only: bool) -> bool:
         """False: somebody else has changed the settings meanwhile. Raises ApiError, ConfigError."""
