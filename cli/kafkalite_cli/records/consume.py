@@ -20,7 +20,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.output import Invocation, client_options, on_stop
 from kafkalite_cli.parameters import Whole
-from kafkalite_cli.records.consume_group import consume_in_group
+from kafkalite_cli.records.consume_group import GroupReading
 from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.lines import encode_record
 from kafkalite_cli.records.positions import choose_topics, existing_topics, parse_start, record_filter, resolve
@@ -139,7 +139,7 @@ async def consume(
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         if group is not None:
             assert isinstance(position, str)
-            await consume_in_group(
+            reading = GroupReading(
                 client,
                 group,
                 topics[0],
@@ -147,10 +147,11 @@ async def consume(
                 maximum,
                 cli.timeout_s,
                 show,
-                wanted=wanted,
+                wanted,
                 exit_at_end=exit_at_end,
                 read_committed=read_committed,
             )
+            await reading.run()
             return
         strict = None if isinstance(position, int) and last is None else EARLIEST
         async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:

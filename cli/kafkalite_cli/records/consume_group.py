@@ -14,6 +14,7 @@ from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.membership import Membership
 from kafkalite.env.supervisor import Policy
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite_cli.output import on_stop
 from kafkalite_cli.records.printer import Printer
@@ -31,115 +32,97 @@ class _Place(NamedTuple):
     is_shown: bool
 
 
-async def consume_in_group(
-    client: AsyncClient,
-    group: str,
-    topic: str,
-    start: str,
-    maximum: int | None,
-    timeout_s: float,
-    show: Callable[[ConsumedRecord], bytes],
-    *,
-    exit_at_end: bool,
-    read_committed: bool,
-    wanted: Callable[[ConsumedRecord], bool] | None = None,
-) -> None:
-    """Until a signal, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
-    member = Membership(client, Groups(client), group, [topic])
-    printer = Printer()
-    left = sys.maxsize if maximum is None else maximum
-    stopped = asyncio.Event()
-    joining: asyncio.Task[None] | None = None
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """What `consume --group` reads and prints.
 
-    def stop() -> None:
-        stopped.set()
-        if joining is not None:  # it waits for the other members, which may take minutes
-            joining.cancel()
+    `start`: where partitions begin for which the group has committed nothing. `maximum` None: until a signal. `wanted` None: all records.
+    """
 
-    on_stop(stop)
-    try:
-        while left > 0 and not stopped.is_set():
-            joining = client.supervisor.spawn("group.join", member.join(), Policy.ISOLATED)
-            try:
-                await joining
-            except asyncio.CancelledError:
-                if not stopped.is_set():
-                    raise
-                return
-            joining = None
-            async with Consumer(client, read_committed=read_committed) as consumer:
-                left, at_end = await _share(
-                    client,
-                    consumer,
-                    member,
-                    printer,
-                    start,
-                    left,
-                    timeout_s,
-                    show,
-                    stopped,
-                    wanted,
-                    exit_at_end=exit_at_end,
-                )
+    client: AsyncClient
+    group: str
+    topic: str
+    start: str
+    maximum: int | None
+    timeout_s: float
+    show: Callable[[ConsumedRecord], bytes]
+    wanted: Callable[[ConsumedRecord], bool] | None
+    exit_at_end: bool
+    read_committed: bool
+
+    async def run(self) -> None:
+        """Until a signal, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
+        member = Membership(self.client, Groups(self.client), self.group, [self.topic])
+        printer = Printer()
+        left = sys.maxsize if self.maximum is None else self.maximum
+        stopped = asyncio.Event()
+        joining: asyncio.Task[None] | None = None
+
+        def stop() -> None:
+            stopped.set()
+            if joining is not None:  # it waits for the other members, which may take minutes
+                joining.cancel()
+
+        on_stop(stop)
+        try:
+            while left > 0 and not stopped.is_set():
+                joining = self.client.supervisor.spawn("group.join", member.join(), Policy.ISOLATED)
+                try:
+                    await joining
+                except asyncio.CancelledError:
+                    if not stopped.is_set():
+                        raise
+                    return
+                joining = None
+                async with Consumer(self.client, read_committed=self.read_committed) as consumer:
+                    left, at_end = await self._share(consumer, member, printer, left, stopped)
+                if at_end:
+                    return
+        finally:
+            await member.leave()
+
+    async def _share(
+        self, consumer: Consumer, member: Membership, printer: Printer, left: int, stopped: asyncio.Event
+    ) -> tuple[int, bool]:
+        """One generation: (records still wanted, whether the end was reached)."""
+        keys = member.partitions
+        committed = await member.committed()
+        consumer.assign({key: committed.get(key, self.start) for key in keys})
+        end = await ToTheEnd.of(self.client, consumer, list(keys), self.timeout_s) if self.exit_at_end else None
+        places: deque[_Place] = deque()
+        printer.drop()
+        loop = asyncio.get_running_loop()
+        due = asyncio.Event()
+        loop.call_later(COMMIT_S, due.set)
+
+        def is_over() -> bool:
+            return stopped.is_set() or member.is_stale.is_set()
+
+        async def commit() -> bool:
+            """How far each partition is read and printed. Also where nothing was there to read: a group that begins at the end would miss
+            what comes before it begins again. False: the group has moved on."""
+            waiting = {place.key: place.next_offset - 1 for place in reversed(places)}
+            reached = {key: waiting.get(key, consumer.position(key)) for key in keys}
+            moved = {key: at for key, at in reached.items() if at is not None and at != committed.get(key)}
+            committed.update(moved)
+            return not moved or await member.commit(moved)
+
+        while left > 0 and not is_over():
+            if not places:
+                for record in await consumer.poll(max_records=min(left, 5000), timeout_s=0.2):
+                    is_shown = self.wanted is None or self.wanted(record)
+                    printer.add([self.show(record) if is_shown else b""])
+                    places.append(_Place(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
+            # The reader may take its time: meanwhile heartbeats go on, and the group can take the partitions.
+            for _ in range(await printer.write(lambda: is_over() or due.is_set())):
+                left -= places.popleft().is_shown
+            at_end = end is not None and not places and end.is_reached()
+            if at_end or due.is_set():
+                if not await commit():
+                    return left, False
+                due.clear()
+                loop.call_later(COMMIT_S, due.set)
             if at_end:
-                return
-    finally:
-        await member.leave()
-
-
-async def _share(
-    client: AsyncClient,
-    consumer: Consumer,
-    member: Membership,
-    printer: Printer,
-    start: str,
-    left: int,
-    timeout_s: float,
-    show: Callable[[ConsumedRecord], bytes],
-    stopped: asyncio.Event,
-    wanted: Callable[[ConsumedRecord], bool] | None,
-    *,
-    exit_at_end: bool,
-) -> tuple[int, bool]:
-    """One generation: (records still wanted, whether the end was reached)."""
-    keys = member.partitions
-    committed = await member.committed()
-    consumer.assign({key: committed.get(key, start) for key in keys})
-    end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
-    places: deque[_Place] = deque()
-    printer.drop()
-    loop = asyncio.get_running_loop()
-    due = asyncio.Event()
-    loop.call_later(COMMIT_S, due.set)
-
-    def is_over() -> bool:
-        return stopped.is_set() or member.is_stale.is_set()
-
-    async def commit() -> bool:
-        """How far each partition is read and printed. Also where nothing was there to read: a group that begins at the end would miss
-        what comes before it begins again. False: the group has moved on."""
-        waiting = {place.key: place.next_offset - 1 for place in reversed(places)}
-        reached = {key: waiting.get(key, consumer.position(key)) for key in keys}
-        moved = {key: at for key, at in reached.items() if at is not None and at != committed.get(key)}
-        committed.update(moved)
-        return not moved or await member.commit(moved)
-
-    while left > 0 and not is_over():
-        if not places:
-            for record in await consumer.poll(max_records=min(left, 5000), timeout_s=0.2):
-                is_shown = wanted is None or wanted(record)
-                printer.add([show(record) if is_shown else b""])
-                places.append(_Place(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
-        # The reader may take its time: meanwhile heartbeats go on, and the group can take the partitions.
-        for _ in range(await printer.write(lambda: is_over() or due.is_set())):
-            left -= places.popleft().is_shown
-        at_end = end is not None and not places and end.is_reached()
-        if at_end or due.is_set():
-            if not await commit():
-                return left, False
-            due.clear()
-            loop.call_later(COMMIT_S, due.set)
-        if at_end:
-            return left, True
-    await commit()
-    return left, False
+                return left, True
+        await commit()
+        return left, False
