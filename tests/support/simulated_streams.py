@@ -38,6 +38,16 @@ class World:
         return await self.loop.start(self.client, self.network.of("c").dial("s", port), "dial")
 
 
+def in_world(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test that runs in a world of its own, in virtual time."""
+
+    def run() -> None:
+        world = World()
+        world.run(test(world))
+
+    return run
+
+
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(1 << 20):
         writer.write(data)

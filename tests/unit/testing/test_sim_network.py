@@ -10,26 +10,22 @@ import pytest
 
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulated.transport import WINDOW_BYTES
-from tests.support.simulated_streams import World, echo
+from tests.support.simulated_streams import World, echo, in_world
 
 
-def test_bytes_arrive_in_order_and_time_passes() -> None:
-    world = World()
-
-    async def main() -> None:
-        reader, writer = await world.dial(await world.serve(echo))
-        block = random.Random(5).randbytes(3 * WINDOW_BYTES)
-        started = world.loop.now_ns
-        for start in range(0, len(block), 100_000):
-            writer.write(block[start : start + 100_000])
-        assert await reader.readexactly(len(block)) == block
-        assert world.loop.now_ns - started > len(block) * 1_000_000_000 // Link().bytes_per_s
-        writer.write_eof()
-        assert await reader.read() == b""
-        writer.close()
-        await writer.wait_closed()
-
-    world.run(main())
+@in_world
+async def test_bytes_arrive_in_order_and_time_passes(world: World) -> None:
+    reader, writer = await world.dial(await world.serve(echo))
+    block = random.Random(5).randbytes(3 * WINDOW_BYTES)
+    started = world.loop.now_ns
+    for start in range(0, len(block), 100_000):
+        writer.write(block[start : start + 100_000])
+    assert await reader.readexactly(len(block)) == block
+    assert world.loop.now_ns - started > len(block) * 1_000_000_000 // Link().bytes_per_s
+    writer.write_eof()
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
 
 
 def test_large_writes_arrive_in_pieces_of_any_size() -> None:
@@ -53,43 +49,35 @@ def test_large_writes_arrive_in_pieces_of_any_size() -> None:
     assert max(sizes) > 100, "some are merged"
 
 
-def test_refused_when_nobody_listens_and_unknown_hosts() -> None:
-    world = World()
-
-    async def main() -> None:
-        world.network.host("s")
-        with pytest.raises(ConnectionRefusedError):
-            await world.dial(1)
-        with pytest.raises(OSError, match="no such host"):
-            await world.network.of("c").dial("elsewhere", 1)
-        with pytest.raises(OSError, match="not an address"):
-            await world.network.of("c").listen("s", 0, echo)
-        port = await world.serve(echo)
-        with pytest.raises(OSError, match="in use"):
-            await world.network.of("s").listen("localhost", port, echo)
-
-    world.run(main())
+@in_world
+async def test_refused_when_nobody_listens_and_unknown_hosts(world: World) -> None:
+    world.network.host("s")
+    with pytest.raises(ConnectionRefusedError):
+        await world.dial(1)
+    with pytest.raises(OSError, match="no such host"):
+        await world.network.of("c").dial("elsewhere", 1)
+    with pytest.raises(OSError, match="not an address"):
+        await world.network.of("c").listen("s", 0, echo)
+    port = await world.serve(echo)
+    with pytest.raises(OSError, match="in use"):
+        await world.network.of("s").listen("localhost", port, echo)
 
 
-def test_a_partition_is_silence_and_loses_nothing() -> None:
-    world = World()
-
-    async def main() -> None:
-        reader, writer = await world.dial(await world.serve(echo))
-        heal = world.network.partition(["s"], ["c"])
-        writer.write(b"hello")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(30):
-                await reader.read(1)
-        heal()
-        assert await reader.readexactly(5) == b"hello"
-
-    world.run(main())
+@in_world
+async def test_a_partition_is_silence_and_loses_nothing(world: World) -> None:
+    reader, writer = await world.dial(await world.serve(echo))
+    heal = world.network.partition(["s"], ["c"])
+    writer.write(b"hello")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(30):
+            await reader.read(1)
+    heal()
+    assert await reader.readexactly(5) == b"hello"
 
 
-def test_one_way_partition() -> None:
+@in_world
+async def test_one_way_partition(world: World) -> None:
     """The request gets there; the answer does not get back."""
-    world = World()
     got: list[bytes] = []
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,95 +85,76 @@ def test_one_way_partition() -> None:
         writer.write(b"ok")
         await writer.drain()
 
-    async def main() -> None:
-        reader, writer = await world.dial(await world.serve(handler))
-        world.network.block("s", "c")
-        writer.write(b"hi")
-        await asyncio.sleep(5)
-        assert got == [b"hi"]
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(5):
-                await reader.readexactly(1)
-        world.network.unblock("s", "c")
-        assert await reader.readexactly(2) == b"ok"
-        assert await reader.read() == b"", "the FIN came through after all, too"
-
-    world.run(main())
+    reader, writer = await world.dial(await world.serve(handler))
+    world.network.block("s", "c")
+    writer.write(b"hi")
+    await asyncio.sleep(5)
+    assert got == [b"hi"]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await reader.readexactly(1)
+    world.network.unblock("s", "c")
+    assert await reader.readexactly(2) == b"ok"
+    assert await reader.read() == b"", "the FIN came through after all, too"
 
 
-def test_blocks_are_counted() -> None:
-    world = World()
-
-    async def main() -> None:
-        port = await world.serve(echo)
-        first, second = world.network.partition(["s"], ["c"]), world.network.partition(["c"], ["s"])
-        first()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(10):
-                await world.dial(port)
-        second()
-        second()
-        await world.dial(port)
-
-    world.run(main())
-
-
-def test_dialling_into_a_partition_gives_up_like_linux() -> None:
-    world = World()
-
-    async def main() -> None:
-        port = await world.serve(echo)
-        world.network.block("s", "c")
-        with pytest.raises(TimeoutError):
+@in_world
+async def test_blocks_are_counted(world: World) -> None:
+    port = await world.serve(echo)
+    first, second = world.network.partition(["s"], ["c"]), world.network.partition(["c"], ["s"])
+    first()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10):
             await world.dial(port)
-        assert 120 < world.loop.time() < 300
+    second()
+    second()
+    await world.dial(port)
 
-    world.run(main())
 
-
-def test_dialling_succeeds_when_the_partition_heals() -> None:
-    world = World()
-
-    async def main() -> None:
-        port = await world.serve(echo)
-        world.network.block("c", "s")
-        world.loop.call_later(4, world.network.heal)
+@in_world
+async def test_dialling_into_a_partition_gives_up_like_linux(world: World) -> None:
+    port = await world.serve(echo)
+    world.network.block("s", "c")
+    with pytest.raises(TimeoutError):
         await world.dial(port)
-        assert 4 < world.loop.time() < 9
-
-    world.run(main())
+    assert 120 < world.loop.time() < 300
 
 
-def test_a_full_window_stops_the_sender() -> None:
-    world = World()
+@in_world
+async def test_dialling_succeeds_when_the_partition_heals(world: World) -> None:
+    port = await world.serve(echo)
+    world.network.block("c", "s")
+    world.loop.call_later(4, world.network.heal)
+    await world.dial(port)
+    assert 4 < world.loop.time() < 9
 
+
+@in_world
+async def test_a_full_window_stops_the_sender(world: World) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(100)
         while await reader.read(1 << 20):
             pass
         writer.write(b"done")
 
-    async def main() -> None:
-        reader, writer = await world.dial(await world.serve(handler))
-        world.loop.stop_process(world.server)
-        sent = 0
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(10):
-                while True:
-                    writer.write(bytes(50_000))
-                    sent += 50_000
-                    await writer.drain()
-        assert WINDOW_BYTES <= sent < WINDOW_BYTES + 300_000
-        world.loop.resume_process(world.server)
-        await writer.drain()
-        writer.write_eof()
-        assert await reader.read() == b"done"
-
-    world.run(main())
+    reader, writer = await world.dial(await world.serve(handler))
+    world.loop.stop_process(world.server)
+    sent = 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10):
+            while True:
+                writer.write(bytes(50_000))
+                sent += 50_000
+                await writer.drain()
+    assert WINDOW_BYTES <= sent < WINDOW_BYTES + 300_000
+    world.loop.resume_process(world.server)
+    await writer.drain()
+    writer.write_eof()
+    assert await reader.read() == b"done"
 
 
-def test_closing_flushes_what_was_written() -> None:
-    world = World()
+@in_world
+async def test_closing_flushes_what_was_written(world: World) -> None:
     block = bytes(2 * WINDOW_BYTES)
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -193,48 +162,37 @@ def test_closing_flushes_what_was_written() -> None:
         writer.close()
         await writer.wait_closed()
 
-    async def main() -> None:
-        reader, _ = await world.dial(await world.serve(handler))
-        assert len(await reader.read()) == len(block)
-
-    world.run(main())
+    reader, _ = await world.dial(await world.serve(handler))
+    assert len(await reader.read()) == len(block)
 
 
-def test_aborting_resets_the_peer() -> None:
-    world = World()
-
+@in_world
+async def test_aborting_resets_the_peer(world: World) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(1)
         writer.transport.abort()
 
-    async def main() -> None:
-        reader, writer = await world.dial(await world.serve(handler))
-        writer.write(b"x")
-        with pytest.raises(ConnectionResetError):
-            await reader.read()
-        writer.close()
-        with pytest.raises(ConnectionResetError):
-            await writer.wait_closed()
-
-    world.run(main())
+    reader, writer = await world.dial(await world.serve(handler))
+    writer.write(b"x")
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+    with pytest.raises(ConnectionResetError):
+        await writer.wait_closed()
 
 
-def test_writing_to_a_closed_peer_is_answered_with_reset() -> None:
-    world = World()
-
+@in_world
+async def test_writing_to_a_closed_peer_is_answered_with_reset(world: World) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         return
 
-    async def main() -> None:
-        reader, writer = await world.dial(await world.serve(handler))
-        assert await reader.read() == b""
-        writer.write(b"too late")
-        await asyncio.sleep(5)
-        with pytest.raises(ConnectionResetError):
-            writer.write(b"x")
-            await writer.drain()
-
-    world.run(main())
+    reader, writer = await world.dial(await world.serve(handler))
+    assert await reader.read() == b""
+    writer.write(b"too late")
+    await asyncio.sleep(5)
+    with pytest.raises(ConnectionResetError):
+        writer.write(b"x")
+        await writer.drain()
 
 
 def test_a_cancelled_dial_leaves_nothing_open() -> None:
@@ -260,20 +218,16 @@ def test_a_cancelled_dial_leaves_nothing_open() -> None:
     assert not world.network._transports
 
 
-def test_slow_link() -> None:
-    world = World()
-
-    async def main() -> None:
-        port = await world.serve(echo)
-        for pair in (("c", "s"), ("s", "c")):
-            world.network.set_link(*pair, Link(latency_min_ns=2 * 10**9, latency_max_ns=2 * 10**9, spikes_per_mille=0))
-        reader, writer = await world.dial(port)
-        assert world.loop.time() == pytest.approx(4, abs=0.1)
-        writer.write(b"x")
-        await reader.readexactly(1)
-        assert world.loop.time() == pytest.approx(8, abs=0.1)
-
-    world.run(main())
+@in_world
+async def test_slow_link(world: World) -> None:
+    port = await world.serve(echo)
+    for pair in (("c", "s"), ("s", "c")):
+        world.network.set_link(*pair, Link(latency_min_ns=2 * 10**9, latency_max_ns=2 * 10**9, spikes_per_mille=0))
+    reader, writer = await world.dial(port)
+    assert world.loop.time() == pytest.approx(4, abs=0.1)
+    writer.write(b"x")
+    await reader.readexactly(1)
+    assert world.loop.time() == pytest.approx(8, abs=0.1)
 
 
 def test_protocols_plain_and_buffered() -> None:
