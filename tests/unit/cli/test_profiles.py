@@ -59,6 +59,8 @@ def test_the_verbs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert run(["profile", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["profiles"]
     assert [(each["profile"], each["is_current"]) for each in listed] == [("dev", False), ("prod", True)]
+    assert (run(["profile", "use", "--none"]), read_profiles().current) == (0, "")
+    assert (run(["profile", "use", "prod"]), read_profiles().current) == (0, "prod")
     assert run(["profile", "delete", "prod"]) == 2  # nobody can be asked here
     assert run(["profile", "delete", "prod", "--yes"]) == 0
     assert (read_profiles().current, list(read_profiles().by_name)) == ("", ["dev"])
@@ -69,6 +71,7 @@ def test_the_verbs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
         ["create", "x", "--bootstrap", "x:1", "--set", "security.protocol=TLS"],
         ["use", "nope"],
         ["use"],
+        ["use", "dev", "--none"],
         ["show", "nope"],
     ):
         capsys.readouterr()
