@@ -16,6 +16,7 @@ from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
 from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
 from kafkalite.extension.messages.watching import (
     DescribeClusterRequest,
@@ -93,6 +94,7 @@ class FakeNode:
         self._extension: dict[type[Message], Callable[[Any], Message]] = {
             DescribeClusterRequest: self._describe_cluster,
             DescribeReplicasRequest: self._describe_replicas,
+            DescribeDisksRequest: lambda _: DescribeDisksResponse(BrokerId(self.number), ()),
             HealthRequest: self._health,
         }
 

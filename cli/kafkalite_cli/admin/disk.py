@@ -22,7 +22,7 @@ from kafkalite.extension.messages.disks import (
 )
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
-from kafkalite_cli.admin.node_answers import answer_of, disks_of
+from kafkalite_cli.admin.node_answers import answer_of, disks_of, report_unreachable
 from kafkalite_cli.admin.strays import strays
 from kafkalite_cli.output import Invocation, client_options, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
@@ -54,22 +54,18 @@ async def list_disks(cli: Invocation, broker: int | None) -> int:
     async with cli.connect() as client:
         answers = await disks_of(client, broker, cli.timeout_s)
         now_ms = client.clock.wall_ms()
-    disks: list[tuple[BrokerId, DiskDescription]] = []
-    unreachable: dict[BrokerId, str] = {}
-    for node, answer in answers.items():
-        if isinstance(answer, DescribeDisksResponse):
-            disks += [(node, each) for each in answer.disks]
-        else:
-            unreachable[node] = str(answer)
+    disks = [
+        (node, each)
+        for node, answer in answers.items()
+        if isinstance(answer, DescribeDisksResponse)
+        for each in answer.disks
+    ]
+    columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
+    out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
+    unreachable = report_unreachable(answers)
     if out.as_json:
         reported = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
-        failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
-        out.value({"disks": reported, "unreachable": failed}, "")
-    else:
-        columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
-        out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
-        for node, text in sorted(unreachable.items()):
-            click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
+        out.value({"disks": reported, "unreachable": unreachable}, "")
     return 1 if unreachable or any(each.state != "online" for _, each in disks) else 0
 
 
@@ -145,8 +141,8 @@ async def move(
 @disk.command("moves")
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
-async def list_moves(cli: Invocation, broker: int | None) -> None:
-    """Replicas on their way between disks, and the last ones that have arrived or failed.
+async def list_moves(cli: Invocation, broker: int | None) -> int:
+    """Replicas on their way between disks, and the last ones that have arrived or failed. Exits 1 if a node does not answer.
 
     Examples:
 
@@ -163,9 +159,11 @@ async def list_moves(cli: Invocation, broker: int | None) -> None:
         if isinstance(answer, DescribeDisksResponse)
         for each in answer.moves
     ]
+    unreachable = report_unreachable(answers)
     if out.as_json:
-        out.value({"moves": [{"broker_id": node, **dataclasses.asdict(each)} for node, each in moves]}, "")
-    elif not moves:
+        listed = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in moves]
+        out.value({"moves": listed, "unreachable": unreachable}, "")
+    elif not moves and not unreachable:
         click.echo("no replica moves between disks")
     else:
         rows = [
@@ -174,6 +172,7 @@ async def list_moves(cli: Invocation, broker: int | None) -> None:
             for node, each in moves
         ]  # fmt: skip
         out.table("", ("broker", "partition", "from", "to", "state", "copied", "lag", "why"), rows)
+    return 1 if unreachable else 0
 
 
 async def _move_of(client: AsyncClient, broker: BrokerId, key: TopicPartition, timeout_s: float) -> DiskMove | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
+
+import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.exchange import Request
@@ -21,6 +24,14 @@ async def answer_of(client: AsyncClient, broker: int, request: Request, response
         raise answer
     assert isinstance(answer, response)
     return answer
+
+
+def report_unreachable(answers: Mapping[BrokerId, object]) -> list[dict[str, object]]:
+    """Say on stderr which nodes did not answer (an error in `answers`). Returns the same for the JSON of a command."""
+    failed = [(node, str(answer)) for node, answer in sorted(answers.items()) if isinstance(answer, KafkaliteError)]
+    for node, text in failed:
+        click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
+    return [{"broker_id": node, "error": text} for node, text in failed]
 
 
 async def disks_of(

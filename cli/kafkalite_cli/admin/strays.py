@@ -14,7 +14,7 @@ from kafkalite.extension.messages.disks import (
     StrayDescription,
 )
 from kafkalite.model import BrokerId
-from kafkalite_cli.admin.node_answers import answer_of, disks_of
+from kafkalite_cli.admin.node_answers import answer_of, disks_of, report_unreachable
 from kafkalite_cli.output import Invocation, client_options, confirm, size_text
 from kafkalite_cli.parameters import Whole
 
@@ -27,8 +27,9 @@ def strays() -> None:
 @strays.command("list")
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
-async def list_strays(cli: Invocation, broker: int | None) -> None:
-    """Every directory that was set aside, with its partition, its size, and whether its records are elsewhere.
+async def list_strays(cli: Invocation, broker: int | None) -> int:
+    """Every directory that was set aside, with its partition, its size, and whether its records are elsewhere. Exits 1 if a node does not
+    answer.
 
     Example:
 
@@ -45,13 +46,16 @@ async def list_strays(cli: Invocation, broker: int | None) -> None:
         if isinstance(answer, DescribeDisksResponse)
         for each in answer.strays
     ]
+    unreachable = report_unreachable(answers)
     if out.as_json:
-        out.value({"strays": [{"broker_id": node, **dataclasses.asdict(each)} for node, each in found]}, "")
-    elif not found:
+        listed = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in found]
+        out.value({"strays": listed, "unreachable": unreachable}, "")
+    elif not found and not unreachable:
         click.echo("nothing was set aside")
     else:
         columns = ("broker", "path", "partition", "size", "since", "removal")
         out.table("", columns, [_row(node, each, now_ms) for node, each in found])
+    return 1 if unreachable else 0
 
 
 def _row(node: BrokerId, each: StrayDescription, now_ms: int) -> tuple[object, ...]:

@@ -17,6 +17,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
+from kafkalite_cli.admin.node_answers import report_unreachable
 from kafkalite_cli.admin.refusals import raise_for_topic, refuse_forbidden
 from kafkalite_cli.admin.settings import note_of_min_isr, parse_settings
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
@@ -272,7 +273,6 @@ def _state(partition: PartitionMetadata) -> str:
 async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout_s: float, out: Output) -> int:
     answers = await client.describe_replicas(topics, timeout_s=timeout_s)
     refuse_forbidden(answers.values())
-    unreachable = {node: str(answer) for node, answer in answers.items() if isinstance(answer, KafkaliteError)}
     entries = [
         (node, replica)
         for node, answer in answers.items()
@@ -280,10 +280,6 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
         for replica in answer.replicas
     ]
     entries.sort(key=lambda entry: (entry[1].topic, entry[1].partition, not entry[1].is_leader, entry[0]))
-    if out.as_json:
-        replicas = [{"broker_id": node, **dataclasses.asdict(replica)} for node, replica in entries]
-        failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
-        out.value({"replicas": replicas, "unreachable": failed}, "")
     columns = (
         "topic", "partition", "broker", "role", "epoch", "hw", "lso", "open txn", "leo", "start", "isr", "size", "directory", "error"
     )  # fmt: skip
@@ -307,6 +303,8 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
         for node, r in entries
     ]
     out.table("", columns, rows)
-    for node, text in sorted(unreachable.items()):
-        click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
+    unreachable = report_unreachable(answers)
+    if out.as_json:
+        replicas = [{"broker_id": node, **dataclasses.asdict(replica)} for node, replica in entries]
+        out.value({"replicas": replicas, "unreachable": unreachable}, "")
     return 1 if unreachable else 0

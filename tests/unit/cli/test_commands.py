@@ -85,6 +85,17 @@ async def test_describe_internal_asks_every_node() -> None:
         assert len(partly.out.splitlines()) == 3
 
 
+@pytest.mark.parametrize("verb", [["moves"], ["strays", "list"]])
+async def test_a_node_that_does_not_answer_is_not_taken_for_one_that_has_nothing(verb: list[str]) -> None:
+    async with FakeCluster(2) as cluster:
+        assert (await kafkalite("admin", "disk", *verb, cluster=cluster)).code == 0
+        cluster.nodes[2].hung = True
+        partly = await kafkalite("admin", "disk", *verb, "--timeout", "6", cluster=cluster)
+        assert (partly.code, "broker 2 did not answer" in partly.err) == (1, True)
+        told = await kafkalite("admin", "disk", *verb, "--timeout", "6", "--json", cluster=cluster)
+        assert (told.code, [each["broker_id"] for each in told.json["unreachable"]]) == (1, [2])
+
+
 async def test_cluster_and_health() -> None:
     async with FakeCluster(2) as cluster:
         described = await kafkalite("admin", "describe-cluster", cluster=cluster)
