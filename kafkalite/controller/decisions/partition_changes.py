@@ -335,6 +335,10 @@ def _chosen(
         is_preferred = isinstance(event.purpose, PreferredElection) and replicas[0] in repaired.isr
         if is_preferred and replicas[0] in live and replicas[0] not in restarted and not silent:
             repaired = dataclasses.replace(repaired, leader=replicas[0])
+        if isinstance(event.purpose, ControlledShutdown) and len(replicas) > 1 and not silent:
+            able = [id_ for id_ in live if id_ not in restarted]  # where nobody else surely has more, the lead stays
+            stopped = elections.shut_down(replicas, repaired, able, leaving, state.epoch) or repaired
+            repaired = dataclasses.replace(repaired, leader=stopped.leader, isr=stopped.isr)
         lossy = repaired.leader != NO_LEADER and repaired.leader not in members(kept)
         return _Wanted(repaired, accepts_loss=lossy)
     if silent:
