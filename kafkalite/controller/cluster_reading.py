@@ -66,6 +66,10 @@ class ClusterReader:
         """The same object every time: a path on which it is armed already does not fire twice."""
         return self._watches.setdefault(source, lambda: self._inbox.mark(source))
 
+    def close(self) -> None:
+        """The elected epoch is over. The session may go on, and would keep all of this as long as the znodes do not change."""
+        self._storage.forget([*self._watches.values(), *self.topic_watches.watches()])
+
     async def everything(self, state: ControllerState) -> list[ClusterRead | DeletionsRequested]:
         """Controller design D.3-9: read everything, then one event; and one more if the deletions cannot be read.
 

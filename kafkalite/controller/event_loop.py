@@ -190,6 +190,7 @@ class ControllerEventLoop:
 
     def close(self) -> None:
         """The elected epoch is over: nothing waits for us any more."""
+        self.reader.close()
         self.failure_detector.close()
         self.channels.close_all()
         self._notices.close()

@@ -33,6 +33,10 @@ class TopicWatches:
     def is_due(self) -> bool:
         return bool(self._due)
 
+    def watches(self) -> Iterable[Watch]:
+        """All that may be armed."""
+        return self._watches.values()
+
     def follow(self, topics: Iterable[str]) -> None:
         """All topics as just read: new ones will be watched."""
         self._due.update((name, None) for name in topics if name not in self._made)

@@ -8,7 +8,7 @@ reported as a conflict, and the caller reads before it decides again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from kafkalite.controller.stats import ControllerStats
@@ -81,6 +81,10 @@ class ZkAccess:
         self._connectivity = connectivity
         self._fence = Check(paths.CONTROLLER_EPOCH, epoch_version)
         self._stats = stats
+
+    def forget(self, watches: Collection[Watch]) -> None:
+        """The elected epoch is over: these watches are not for the next one."""
+        self._zk.forget(watches)
 
     async def read(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a read until it is answered."""

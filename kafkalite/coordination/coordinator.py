@@ -13,7 +13,7 @@ contract suite holds both to this text. All paths are absolute, without the chro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -188,6 +188,10 @@ class Coordinator(Protocol):
 
     async def children(self, path: str, watch: Watch | None = None) -> tuple[list[str], Stat]:
         """Names, sorted, and the stat of the parent. The watch fires when a child comes or goes. Raises NoNodeError."""
+        ...
+
+    def forget(self, watches: Collection[Watch]) -> None:
+        """What these belong to is over: those that are armed do not fire, unless their event has come already."""
         ...
 
     async def create(

@@ -8,7 +8,7 @@ that missed something.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum
 
 from kafkalite.coordination.coordinator import Watch
@@ -63,6 +63,16 @@ class WatchTable:
                 if watch not in fired:
                     fired.append(watch)
         return fired
+
+    def forget(self, watches: Collection[Watch]) -> None:
+        """These fire no more. The server still reports the next event of their znodes, which then concerns nobody."""
+        gone = frozenset(watches)
+        for by_path in self._armed.values():
+            for path in [path for path, callbacks in by_path.items() if not gone.isdisjoint(callbacks)]:
+                if left := [watch for watch in by_path[path] if watch not in gone]:
+                    by_path[path] = left
+                else:
+                    del by_path[path]
 
     def armed(self) -> Iterator[tuple[WatchKind, str]]:
         """What a new connection has to set again."""

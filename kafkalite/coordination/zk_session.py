@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +142,9 @@ class ZkSession:
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         self._callbacks.append(callback)
+
+    def forget(self, watches: Collection[Watch]) -> None:
+        self._watches.forget(watches)
 
     async def close(self) -> None:
         if self._state is not SessionState.EXPIRED and not self._closing:

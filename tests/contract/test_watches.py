@@ -95,3 +95,25 @@ async def test_what_follows_a_watch_is_read_after_it(rig: Rig, zk: Coordinator) 
         await other.set("/n", str(number).encode())
         await fired.wait()
         assert int((await zk.get("/n"))[0]) == number
+
+
+async def test_a_watch_that_is_forgotten_does_not_fire(rig: Rig, zk: Coordinator) -> None:
+    """What it belongs to is over. Others of the same znode fire, and it can be armed again."""
+    other = await rig.connect("b")
+    await zk.multi([Create("/n"), Create("/p")])
+    (_, watch, count), (fired, others, _) = watcher(), watcher()
+    await zk.get("/n", watch)
+    await zk.get("/n", others)
+    await zk.children("/p", watch)
+    await zk.exists("/absent", watch)
+    zk.forget([watch])
+    await other.multi([SetData("/n", b"1"), Create("/p/c"), Create("/absent")])
+    await fired.wait()
+    await zk.sync("/")
+    await zk.exists("/p")
+    assert count == []
+    await zk.get("/n", watch)
+    await other.set("/n", b"2")
+    await zk.sync("/")
+    await zk.exists("/p")
+    assert count == [1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -282,6 +282,9 @@ class SimCoordinator:
         loop = asyncio.get_running_loop()
         for watch in self._watches.take(event, path):
             loop.call_soon(watch)
+
+    def forget(self, watches: Collection[Watch]) -> None:
+        self._watches.forget(watches)
 
     # --- the verbs -------------------------------------------------------------------------------------------
 

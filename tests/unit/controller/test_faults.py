@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -147,6 +149,20 @@ async def test_brokers_newer_epoch_makes_the_controller_look(cluster: Cluster) -
     await until(lambda: controller.stats.resignations >= 1)
     await until(lambda: controller.is_active and controller.epoch == 8)
     await until(lambda: TopicPartition("u", 0) in cluster.brokers[2].metadata)
+
+
+async def test_nothing_keeps_a_controller_that_has_resigned(cluster: Cluster) -> None:
+    """The session goes on. It had the watches of each elected epoch until their znodes changed."""
+    await running(cluster, 1)
+    cluster.create_topic("t", {0: (1,)})
+    await until(lambda: T0 in cluster.brokers[1].roles)
+    controller = cluster.controllers[1]
+    reader = weakref.ref(controller._event_loop.reader)  # type: ignore[union-attr]
+    await until(lambda: not reader().topic_watches.is_due)  # type: ignore[union-attr]
+    cluster.zookeeper.poke(Delete("/controller"))
+    await until(lambda: controller.epoch == 2 and controller.is_active)
+    gc.collect()
+    assert reader() is None
 
 
 @pytest.mark.checklist("F4")
