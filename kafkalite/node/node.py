@@ -220,6 +220,7 @@ class Node:
             metadata=self.metadata,
             controller=self._controller_rpc.client,
             healing=healing,
+            own_time=self._own_time,
         )
         self._membership = ClusterMembership(
             local=self.local,

@@ -8,6 +8,7 @@ from random import Random
 
 from kafkalite.coordination.coordinator import SessionState
 from kafkalite.coordination.session import SessionKeeper
+from kafkalite.env.own_time import OwnTime
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch
 from kafkalite.replica.decisions import isr as rules
@@ -40,10 +41,12 @@ class IsrKeeper:
         session: SessionKeeper,
         random: Random,
         *,
+        own_time: OwnTime,
         lag_time_max_ms: int,
         notify: Callable[[list[IsrChange]], None],
     ) -> None:
         self._hosted = hosted
+        self._own_time = own_time
         self._metadata = metadata
         self._session = session
         self.writer = IsrWriter(session, random, metadata, self)
@@ -63,6 +66,7 @@ class IsrKeeper:
         """
         interval_ms = max(self._lag_ms // 2, 1)
         due_ms = self._hosted.now_ms() + interval_ms
+        looked_ms, looked = self._hosted.now_ms(), self._own_time.now()
         while True:
             try:
                 async with asyncio.timeout(max(due_ms - self._hosted.now_ms(), 0) / 1000):
@@ -72,19 +76,20 @@ class IsrKeeper:
                 continue
             except TimeoutError:
                 pass
-            late_ms = self._hosted.now_ms() - due_ms
-            due_ms = self._hosted.now_ms() + interval_ms
-            if late_ms > interval_ms:
-                # This process itself was stopped: the fetches that its followers sent meanwhile wait in the sockets.
-                _log.warning("isr.tick_late", late_ms=late_ms)
-                continue
-            expire_sessions(self._lag_ms * 2)
-            await self._check_all(may_shrink=True)
+            before_ms, before = looked_ms, looked
+            looked_ms, looked = self._hosted.now_ms(), self._own_time.now()
+            due_ms = looked_ms + interval_ms
+            # While this process was stopped, the fetches of its followers waited in the sockets: that time is not held against them.
+            stopped_ms = max(looked_ms - before_ms - int((looked - before) * 1000), 0)
+            if stopped_ms > interval_ms:
+                _log.warning("isr.tick_late", stopped_ms=stopped_ms)
+            expire_sessions(self._lag_ms * 2 + stopped_ms)
+            await self._check_all(may_shrink=True, stopped_ms=stopped_ms)
 
-    async def _check_all(self, *, may_shrink: bool) -> None:
+    async def _check_all(self, *, may_shrink: bool, stopped_ms: int = 0) -> None:
         for position, partition in enumerate(self._hosted.all()):
             if partition.leader is not None:
-                self.maybe_alter_isr(partition, may_shrink=may_shrink)
+                self.maybe_alter_isr(partition, may_shrink=may_shrink, stopped_ms=stopped_ms)
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
         self._notify_drained()
@@ -100,8 +105,12 @@ class IsrKeeper:
         if drained:
             self._notify(drained)
 
-    def maybe_alter_isr(self, partition: Partition, *, may_shrink: bool = True) -> None:
-        """Propose the ISR that the partition should have now, if it is another one."""
+    def maybe_alter_isr(self, partition: Partition, *, may_shrink: bool = True, stopped_ms: int = 0) -> None:
+        """Propose the ISR that the partition should have now, if it is another one.
+
+        Args:
+            stopped_ms: for how long this process was stopped since the last look.
+        """
         leader = partition.leader
         if leader is None or leader.proposed_isr is not None:
             return
@@ -110,7 +119,7 @@ class IsrKeeper:
         proposed = rules.propose_isr(
             leader,
             live_epochs=self._metadata.broker_epochs,
-            at_ms=self._hosted.now_ms(),
+            at_ms=self._hosted.now_ms() - stopped_ms,
             lag_time_max_ms=self._lag_ms,
         )
         is_same = rules.must_clear(leader)

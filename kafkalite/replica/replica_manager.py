@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.coordination.session import SessionKeeper
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
@@ -80,6 +81,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         controller: ControllerLink,
         healing: Healing,
+        own_time: OwnTime | None = None,
     ) -> None:
         self._config = config = settings.now
         self._settings = settings
@@ -123,6 +125,7 @@ class ReplicaManager:
             metadata,
             session,
             env.random,
+            own_time=own_time or OwnTime(env.clock),
             lag_time_max_ms=config.replica_lag_time_max_ms,
             notify=controller.notify_isr,
         )

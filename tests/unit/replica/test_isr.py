@@ -1,8 +1,12 @@
 """ISR shrinks and expansions through ZooKeeper, with its faults; fencing by the session."""
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +14,8 @@ import pytest
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.coordination.topic_znodes import encode_partition_state
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
@@ -21,6 +27,7 @@ from kafkalite.model import (
     PartitionEpoch,
     TopicPartition,
 )
+from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.testing.simulated.zookeeper import Fate
 
@@ -70,6 +77,61 @@ async def test_a_silent_follower_leaves_without_any_traffic_and_acks_go_on(make_
     assert (change.leader_epoch, change.partition_epoch) == (0, cluster.state(TP).partition_epoch)
     assert leader.manager.describing.counts()["UnderReplicatedPartitions"] == 1
     assert [problem.what for problem in leader.manager.describing.problems()] == ["partition.under_replicated"]
+
+
+#: The node's own keeper does nothing meanwhile.
+SLOW = {"replica.lag.time.max.ms": 250_000, "zookeeper.session.timeout.ms": 200_000}
+
+
+@contextlib.asynccontextmanager
+async def quick_keeper(node) -> AsyncIterator[None]:
+    """A keeper of the node's ISRs with a lag time of 600 ms, beside its own."""
+    supervisor, own_time = Supervisor(node.fatal.append), OwnTime(node.env.clock)
+    parts = (node.manager.hosted, node.manager.metadata, node.session, random.Random(1))
+    keeper = IsrKeeper(*parts, own_time=own_time, lag_time_max_ms=600, notify=node.notify_isr)
+    for task in (own_time.run(), keeper.run(lambda _: None), keeper.writer.run()):
+        supervisor.spawn("keeper", task)
+    yield
+    await supervisor.stop()
+
+
+@pytest.mark.checklist(47)
+async def test_a_silent_follower_leaves_though_the_leader_stands_still_again_and_again(make_cluster, until):
+    """Each tick came late, and a tick that came late was skipped."""
+    cluster = await started(make_cluster, **SLOW)
+    await until(lambda: cluster.node(1).partition(TP).entries.keys() == {2, 3})
+    await silence(cluster, 3)
+    async with quick_keeper(cluster.node(1)):
+        await asyncio.sleep(0)
+
+        def has_left() -> bool:
+            time.sleep(0.7)
+            return bool(cluster.state(TP).isr == (1, 2))
+
+        await until(has_left)
+
+
+def stood_still(node: Any, seconds: float) -> Any:
+    time.sleep(seconds)
+    return node.manager.hosted.now_ms()
+
+
+def all_fetched_since(sessions, ended_ms: int) -> bool:
+    return all(session.last_fetch_ms > ended_ms for session in sessions)
+
+
+async def test_the_time_in_which_the_leader_stood_still_is_not_held_against_its_followers(make_cluster, until):
+    cluster = await started(make_cluster, **SLOW)
+    leader = cluster.node(1)
+    await until(lambda: leader.partition(TP).entries.keys() == {2, 3})
+    async with quick_keeper(leader):
+        await asyncio.sleep(0)
+        for _ in range(3):
+            ended_ms = stood_still(leader, 1.5)
+            sessions = [entry.session for entry in leader.partition(TP).entries.values()]
+            await until(partial(all_fetched_since, sessions, ended_ms))
+    assert cluster.state(TP).isr == (1, 2, 3)
+    assert leader.partition(TP).leader.proposed_isr is None
 
 
 @pytest.mark.checklist(48)
