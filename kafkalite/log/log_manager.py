@@ -156,12 +156,12 @@ class LogManager:
         """
         log = self.pool.take(topic_partition)
         self.pool.forget_offline(topic_partition)
-        if topic_id is not None:
-            self.removals.deletion_requested(topic_partition, topic_id)
         if log is not None:
             self.removals.set_aside(log, DELETE_SUFFIX, log.config.file_delete_delay_ms)
         else:
             self.failures.take_failed_away(topic_partition, DELETE_SUFFIX, self._config.topic.file_delete_delay_ms)
+        if topic_id is not None:
+            self.removals.deletion_requested(topic_partition, topic_id)
 
     def set_stray(self, topic_partition: TopicPartition) -> None:
         """As `delete`, but keep the files under a name that says so; see `removals`. Raises StorageError."""

@@ -15,7 +15,7 @@ from kafkalite.log.failures import is_shortage
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
-from kafkalite.log.strays import Stray, describe_stray, parse_name
+from kafkalite.log.strays import REQUESTED, Stray, describe_stray, is_requested, parse_name
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -208,7 +208,9 @@ class Removals:
         tp, since_ms = found if found is not None else (TopicPartition(name, -1), now_ms)
         since_ms = min(since_ms, now_ms)  # a name of Kafka's has no time in it
         due = now + max(0, since_ms + self._stray_delay_ms - now_ms) / 1000
-        self._strays[path] = Stray(directory, name, tp, topic_id, since_ms, size_bytes, due)
+        self._strays[path] = Stray(
+            directory, name, tp, topic_id, since_ms, size_bytes, due, is_requested=is_requested(name)
+        )
 
     def find_strays(self, directory: str, names: Sequence[str]) -> list[tuple[str, TopicId, int]]:
         """The facts that `keep` needs about the strays among `names`. In a thread."""
@@ -216,10 +218,26 @@ class Removals:
         return [(path, *describe_stray(self._disk, path)) for path in paths]
 
     def deletion_requested(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """The partition is deleted here on request: its strays are removed when their delay is over."""
-        for stray in self._strays.values():
-            if stray.is_of(topic_partition, topic_id):
-                stray.is_requested = True
+        """The partition is deleted here on request: its strays are removed when their delay is over. Raises StorageError."""
+        for stray in self.strays():
+            if not stray.is_requested and stray.is_of(topic_partition, topic_id):
+                self._mark_requested(stray)
+
+    def _mark_requested(self, stray: Stray) -> None:
+        """By its name, durably after `sync`."""
+        self._names_given += 1
+        unique = f"{stray.since_ms:016x}{REQUESTED}{self._names_given:08x}"
+        path = f"{stray.directory}/{set_aside_name(stray.topic_partition, unique, STRAY_SUFFIX)}"
+        log_dir = self._pool.dirs[stray.directory]
+        try:
+            self._disk.rename(stray.path, path)
+        except OSError as error:
+            failure = dir_error(log_dir, f"renaming {stray.path}", error)
+            self._pool.events.error_found(log_dir, failure)
+            raise failure from error
+        self._unsynced[stray.directory] = None
+        del self._strays[stray.path]
+        self.keep(path, stray.topic_id, stray.size_bytes)
 
     def remove_stray(self, stray: Stray) -> None:
         """By order of an operator, soon."""

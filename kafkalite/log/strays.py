@@ -10,6 +10,8 @@ from kafkalite.log import checkpoints
 from kafkalite.log.log_dir import NAME_MAX, STRAY_SUFFIX
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 
+#: In the name of a stray that is to be removed: the node that was commanded to may restart before, and nobody commands it again.
+REQUESTED = "de1e7ed0"
 _STRAY = re.compile(rf"^(.+)-(\d{{1,9}})\.([0-9a-f]{{16}})[0-9a-f]{{16}}{STRAY_SUFFIX}$")
 
 
@@ -48,6 +50,11 @@ def parse_name(name: str) -> tuple[TopicPartition, int] | None:
     """The partition of a stray's name, and the wall time in it (ms); None for other names."""
     found = _STRAY.match(name)
     return (TopicPartition(found[1], int(found[2])), int(found[3], 16)) if found else None
+
+
+def is_requested(name: str) -> bool:
+    """Whether the name of a stray says that its partition was deleted on request."""
+    return name.endswith(STRAY_SUFFIX) and name[: -len(STRAY_SUFFIX)][-16:].startswith(REQUESTED)
 
 
 def describe_stray(disk: Disk, path: str) -> tuple[TopicId, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import ErrorCode, StorageError
@@ -258,9 +259,9 @@ class Commands:
         log = partition.log if partition is not None else self._logs.get(key)
         topic_id = self._logs.failures.failed_topic_id(key) if log is None else log.topic_id
         if topic_id is not None and is_other(topic_id, wanted.topic_id):
-            if wanted.delete_files:
-                self._logs.removals.deletion_requested(key, wanted.topic_id)
-            return ErrorCode.INCONSISTENT_TOPIC_ID
+            deletion = partial(self._logs.removals.deletion_requested, key, wanted.topic_id)
+            failed = wanted.delete_files and not _is_done(key, deletion)
+            return ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
             if wanted.leader_epoch != EPOCH_DURING_DELETE and wanted.leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
@@ -274,16 +275,11 @@ class Commands:
             self._hosted.history.record(str(key), "replica.stopped", detail)
         if not wanted.delete_files:
             return ErrorCode.NONE
-        if topic_id is None:
-            self._logs.removals.deletion_requested(key, wanted.topic_id)
-            return ErrorCode.NONE
-        self._roles.stopped_high_watermarks.pop(key, None)
-        try:
-            self._logs.delete(key, wanted.topic_id)
-        except StorageError as error:
-            _log.error("replica.not_deleted", partition=str(key), directory=error.directory, error=str(error))
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+        delete = self._logs.removals.deletion_requested
+        if topic_id is not None:
+            self._roles.stopped_high_watermarks.pop(key, None)
+            delete = self._logs.delete
+        return ErrorCode.NONE if _is_done(key, partial(delete, key, wanted.topic_id)) else ErrorCode.KAFKA_STORAGE_ERROR
 
     # --- metadata --------------------------------------------------------------------------------
 
@@ -319,3 +315,12 @@ class Commands:
             return False
         await self._strays.set_aside(topics, is_guarded=is_guarded)
         return True
+
+
+def _is_done(key: TopicPartition, delete: Callable[[], None]) -> bool:
+    try:
+        delete()
+    except StorageError as error:
+        _log.error("replica.not_deleted", partition=str(key), directory=error.directory, error=str(error))
+        return False
+    return True

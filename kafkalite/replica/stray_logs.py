@@ -157,5 +157,9 @@ class StrayLogs:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
         for stray in self._logs.removals.strays():
             if stray.topic_partition.topic == topic:
-                self._logs.removals.deletion_requested(stray.topic_partition, stray.topic_id)
+                try:
+                    self._logs.removals.deletion_requested(stray.topic_partition, stray.topic_id)
+                except StorageError as failure:
+                    _log.error("replica.not_deleted", partition=str(stray.topic_partition), error=str(failure))
+                    error = ErrorCode.KAFKA_STORAGE_ERROR
         return error
