@@ -151,8 +151,7 @@ def _uneven(given: AssignmentInput, owners: _Owners) -> Generator[None, None, No
     topics = [topic for topic in given.by_name() if takers[topic.topic_id]]
     topics.sort(key=lambda topic: len(takers[topic.topic_id]))
     for topic in topics:
-        _fill(owners[topic.topic_id], topic, takers[topic.topic_id], loads, members)
-        yield
+        yield from _fill(owners[topic.topic_id], topic, takers[topic.topic_id], loads, members)
     yield from _level(topics, owners, takers, loads)
 
 
@@ -162,10 +161,13 @@ def _fill(
     takers: Sequence[int],
     loads: list[int],
     members: Sequence[AssignedMember],
-) -> None:
+) -> Generator[None, None, None]:
     heap = [(loads[member], member) for member in takers]
     heapify(heap)
+    yield
     for partition, owner in enumerate(slots):
+        if not (partition + 1) % (PIECE // 20):  # one in another rack costs as much as a heap of all members
+            yield
         if owner != NOBODY:
             continue
         load, member = heap[0]
