@@ -14,9 +14,11 @@ from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerOutcome
 from kafkalite.coordinators.groups.decisions.members import Assignment
 from kafkalite.coordinators.groups.decisions.share.group import SharedTopics, ShareGroup
+from kafkalite.coordinators.groups.decisions.streams.endpoints import EndpointPartitions
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOutcome
 from kafkalite.coordinators.groups.decisions.streams.members import TaskSets
+from kafkalite.coordinators.groups.decisions.streams.topology import Configured
 from kafkalite.coordinators.groups.offsets import GroupOffsets
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
@@ -87,6 +89,8 @@ class StreamsRuntime(AssignedRuntime[TaskSets, StreamsOutcome]):
 
     #: Why internal topics could not be created.
     creation: str = ""
+    #: What each endpoint serves, and in which endpoint epoch of which configured topology.
+    endpoints: tuple[tuple[int, Configured | None], tuple[EndpointPartitions, ...]] | None = None
 
 
 @dataclass(slots=True)

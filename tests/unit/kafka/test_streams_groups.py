@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.coordination.topic_configs import GROUPS
-from kafkalite.coordinators.groups.streams import descriptions
+from kafkalite.coordinators.groups.streams import descriptions, groups
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC
 from kafkalite.protocol import wire
@@ -361,7 +361,7 @@ async def test_a_static_member_is_back_under_another_id(broker: Broker) -> None:
     await settled(twin, other, count=4)
 
 
-async def test_endpoints_and_shutdown_reach_all_members(broker: Broker) -> None:
+async def test_endpoints_and_shutdown_reach_all_members(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await started(broker)
     first = Member(client, "m1", user_endpoint=_REQUEST.Endpoint("one", 1))
     second = Member(client, "m2", user_endpoint=_REQUEST.Endpoint("two", 2))
@@ -374,6 +374,14 @@ async def test_endpoints_and_shutdown_reach_all_members(broker: Broker) -> None:
         assert set(served) == {"one", "two"}
         assert sorted(partitions) == [(name, n) for name in ("app-by-word-repartition", "in") for n in range(2)]
     assert (await first.beat()).partitions_by_user_endpoint is None
+    # A client that always asks again gets them each time; they are found out once.
+    monkeypatch.setattr(groups, "served", lambda group: pytest.fail("nothing has changed"))
+    assert len((await first.beat(endpoint_information_epoch=-1)).partitions_by_user_endpoint) == 2
+    monkeypatch.undo()
+    second.more["user_endpoint"] = _REQUEST.Endpoint("three", 3)
+    await second.beat(0)
+    await first.beat()
+    assert {each.user_endpoint.host for each in first.endpoints} == {"one", "three"}
     await first.beat(shutdown_application=True)
     await second.beat()
     assert second.statuses == [4]

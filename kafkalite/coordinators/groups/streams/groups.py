@@ -130,7 +130,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
             outcome.shows_assignment,
             tuple(heartbeats.statuses(group, member, entry.streams_runtime.creation)),
             group.endpoint_epoch,
-            None if knows_endpoints else tuple(served(group)),
+            None if knows_endpoints else _endpoints(entry.streams_runtime, group),
         )
 
     def _group_for(self, entry: GroupEntry, request: StreamsHeartbeat) -> tuple[StreamsGroup, list[KeyValue]]:
@@ -211,3 +211,11 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
     def unloaded(self, entry: GroupEntry) -> None:
         self._unready.pop(entry.group.group_id, None)
         super().unloaded(entry)
+
+
+def _endpoints(runtime: StreamsRuntime, group: StreamsGroup) -> tuple[EndpointPartitions, ...]:
+    """Found out once, however many members ask for them, and however often one that says that it has an earlier epoch."""
+    now = (group.endpoint_epoch, group.configured)
+    if runtime.endpoints is None or runtime.endpoints[0] != now:
+        runtime.endpoints = now, tuple(served(group))
+    return runtime.endpoints[1]

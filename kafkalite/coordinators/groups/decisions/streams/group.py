@@ -87,6 +87,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
         known = self.members.get(member_id)
         if known is not None and known.instance_id != new.instance_id:
             self.free_instance(known)
+        self.endpoint_epoch += known is not None and known.endpoint != new.endpoint
         self.members[member_id] = _with_tasks_of(new, known or StreamsMember(member_id))
         if new.instance_id is not None:
             self.static_members[new.instance_id] = member_id
