@@ -19,7 +19,7 @@ from kafkalite.coordination.coordinator import (
     SetData,
 )
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.topic_znodes import decode_partition_state, encode_partition_state
+from kafkalite.coordination.topic_znodes import STATES_AT_ONCE, decode_partition_state, encode_partition_state
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
@@ -148,14 +148,14 @@ class IsrWriter:
 
         Also a repetition must write something on top of the version: it settles whether an earlier try was applied.
         """
-        live = self._metadata.broker_epochs
-        due = [[still_joining(task.proposal, live) for task in chunk] for chunk in chunks]
-        results = await coordinator.multi_many(
-            [
-                [_operation(task, proposal) for task, proposal in zip(chunk, proposals, strict=True)]
-                for chunk, proposals in zip(chunks, due, strict=True)
-            ]
-        )
+        due: list[list[Proposal]] = []
+        transactions: list[list[SetData]] = []
+        for chunk in chunks:
+            proposals = [still_joining(task.proposal, self._metadata.broker_epochs) for task in chunk]
+            due.append(proposals)
+            transactions.append([_operation(task, proposal) for task, proposal in zip(chunk, proposals, strict=True)])
+            await asyncio.sleep(0)
+        results = await coordinator.multi_many(transactions)
         settled: list[Settled] = []
         in_doubt: list[Task] = []
         for chunk, written, result in zip(chunks, due, results, strict=True):
@@ -191,7 +191,9 @@ class IsrWriter:
         found = await coordinator.get_many([paths.partition_state(task.topic_partition) for task in tasks])
         settled: list[Settled] = []
         again = 0
-        for task, node in zip(tasks, found, strict=True):
+        for position, (task, node) in enumerate(zip(tasks, found, strict=True), 1):
+            if not position % STATES_AT_ONCE:
+                await asyncio.sleep(0)
             current = None
             if node is not None:
                 path = paths.partition_state(task.topic_partition)
