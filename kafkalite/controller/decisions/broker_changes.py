@@ -95,7 +95,7 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
 def _compare(state: ControllerState, event: BrokersChanged, *, cleared: Collection[BrokerId] = ()) -> Decision:
     """`cleared`: brokers that were silent, and have not restarted. What their registrations doubt is settled."""
     held = {
-        id_: info
+        id_: event.brokers[id_]  # it may have other addresses
         for id_, info in state.suspects.items()
         if id_ in event.brokers and event.brokers[id_].broker_epoch == info.broker_epoch
     }
