@@ -10,7 +10,7 @@ from kafkalite.coordination import admin_znodes, config_znodes, paths, topic_zno
 from kafkalite.coordination.coordinator import Create, Delete, NoNodeError, Op, SetData, Stat, Watch
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.model import BrokerId, TopicId
+from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -110,11 +110,14 @@ class DeletionStorage(ZkAccess):
         """Remove a topic's znodes, children first. One transaction removes the topic, its settings and the requests that name it, and
         records the replicas that are left on dead brokers.
 
-        If this stops half-way, the request is still there, so the next attempt finishes it.
+        If this stops half-way, the request is still there, so the next attempt finishes it. If the last transaction was applied, and not
+        answered, another topic may have the name already: that one stays.
         """
         if leftover:
             await self.read(lambda: self._zk.ensure_path(paths.DELETED_TOPICS))
         for _ in range(REMOVE_ATTEMPTS):
+            if await self._is_anothers(name, topic_id):
+                return True
             requests = await self._partition_requests(name)
             doomed = [*await self._below_topic(name), *requests[:-REQUESTS_AT_ONCE]]
             done = True
@@ -138,6 +141,17 @@ class DeletionStorage(ZkAccess):
                 return True
         _log.warning("controller.topic_not_removed", topic=name)
         return False
+
+    async def _is_anothers(self, name: str, topic_id: TopicId) -> bool:
+        """Whether a topic with another id has this name."""
+        path = paths.topic(name)
+        (found,) = await self.get_many([path])
+        if found is None or topic_id == NO_TOPIC_ID:
+            return False
+        try:
+            return topic_znodes.decode_topic(found[0], path).topic_id not in (topic_id, NO_TOPIC_ID)
+        except ZnodeError:
+            return False
 
     async def _partition_requests(self, name: str) -> list[str]:
         """The paths of requests to add partitions to a topic and to remove some, children before parents."""

@@ -377,12 +377,14 @@ class Storage(DeletionStorage):
     # --- requests ----------------------------------------------------------------------------------------------
 
     async def remove_admin_request(self, path: str, version: int) -> None:
-        """Remove the request; one that was written again meanwhile stays, and its watch has fired."""
+        """Remove the request; one that was written again, or made again, meanwhile stays, and its watch has fired."""
+        made: int | None = None
         for _ in range(REMOVE_ATTEMPTS):
-            if await self._fenced([Delete(path, version)]):
-                return
             stat = await self.read(lambda: self._zk.exists(path))
-            if stat is None or stat.version != version:
+            if stat is None or stat.version != version or made not in (None, stat.czxid):
+                return
+            made = stat.czxid
+            if await self._fenced([Delete(path, version)]):
                 return
 
     async def read_restarts(self, watch: Watch) -> RestartsRequested:

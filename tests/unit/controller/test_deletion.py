@@ -14,6 +14,7 @@ from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, StopReplicaRequest
+from kafkalite.testing.simulated.zookeeper import Fate
 from tests.support.waiting import until
 from tests.unit.controller.cluster import Cluster, FakeBroker, running
 from tests.unit.controller.test_end_to_end import T0, settled
@@ -270,3 +271,52 @@ async def test_a_topic_that_is_made_again_at_once_is_another_one(
     cluster.zookeeper.poke(Create(paths.topic("t"), topic_znodes.encode_topic(value)))
     await until(lambda: T0 in cluster.brokers[1].roles and cluster.brokers[1].roles[T0].topic_id == "id-2")
     assert ("t", 0, "id-t", False) in stops(cluster.brokers[1])
+
+
+def lose_first_reply(cluster: Cluster, path: str) -> None:
+    """The transaction that first deletes this znode is applied, and its answer is lost with the connection."""
+    lost: list[object] = []
+
+    def decide(host: str, request: object) -> Fate:
+        is_it = any(isinstance(op, Delete) and op.path == path for op in getattr(request, "ops", ()))
+        if not is_it or lost:
+            return Fate.SERVE
+        lost.append(request)
+        return Fate.LOSE_REPLY
+
+    cluster.zookeeper.decide_fate = decide
+
+
+@pytest.mark.checklist(11)
+@pytest.mark.checklist("F18")
+async def test_a_topic_that_takes_a_free_name_before_the_deletion_is_known_to_be_done_stays(cluster: Cluster) -> None:
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2), 1: (2, 3)})
+    await until(lambda: all(settled(cluster, p) for p in (T0, T1)))
+    zk = cluster.zookeeper
+    lose_first_reply(cluster, paths.topic("t"))
+    zk.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
+    await until(lambda: zk.peek(paths.topic("t")) is None)
+    cluster.create_topic("t", {0: (1, 2), 1: (2, 3)}, topic_id="later")
+    await until(lambda: (role := cluster.brokers[2].roles.get(T1)) is not None and role.topic_id == "later")
+    found = zk.peek(paths.topic("t"))
+    assert found is not None and topic_znodes.decode_topic(found[0]).topic_id == "later"
+    assert zk.peek(paths.config_topic("t")) is not None
+    assert cluster.controllers[1].problems() == ()
+
+
+async def test_a_request_that_is_made_again_before_the_first_is_known_to_be_removed_is_carried_out(
+    cluster: Cluster,
+) -> None:
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: settled(cluster, T0))
+    zk = cluster.zookeeper
+    lose_first_reply(cluster, paths.PREFERRED_REPLICA_ELECTION)
+    unknown = admin_znodes.encode_preferred_election([TopicPartition("unknown", 0)])
+    zk.poke(Create(paths.PREFERRED_REPLICA_ELECTION, unknown))
+    await until(lambda: zk.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
+    cluster.put_state(T0, leader=2, isr=(1, 2, 3), leader_epoch=3)
+    zk.poke(Create(paths.PREFERRED_REPLICA_ELECTION, admin_znodes.encode_preferred_election([T0])))
+    await until(lambda: zk.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
+    await until(lambda: cluster.leader_and_isr("t") == (1, (1, 2, 3), 4))
