@@ -185,6 +185,7 @@ def on_change_written(state: ControllerState, change: TopicChange) -> Decision:
             removals[partition] = Removal(waiting=frozenset(request.replicas), draining=request.drain)
             effects.append(Note("partition.removed", str(partition), f"from {list(request.replicas)}"))
         rest = {each: known for each, known in state.partitions.items() if each not in change.removed}
+        state = state.without_memory_of(change.removed.__contains__)
         state = dataclasses.replace(state, removals=removals, partitions=rest)
         effects += announce_removal(state, tuple(sorted(change.removed)), "partition.removal")
         effects += retry_removals(state, change.name, "partition.removal")

@@ -8,8 +8,9 @@ as read for that decision (controller design A.3.1).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
+from typing import TypeVar
 
 from kafkalite.coordination.admin_znodes import NO_LIMITS, RequestLimits
 from kafkalite.coordination.topic_znodes import ReassignmentProgress
@@ -25,6 +26,8 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,20 @@ class ControllerState:
     stuck: Mapping[TopicPartition, str] = field(default_factory=dict)
     #: Path of a znode that holds what does not belong there -> the reason, in one line. Left alone, reported.
     malformed: Mapping[str, str] = field(default_factory=dict)
+
+    def without_memory_of(self, is_gone: Callable[[TopicPartition], bool]) -> ControllerState:
+        """Without what brokers have said of partitions that are gone: it is not about later ones of the same name (invariant F18)."""
+
+        def rest(known: Mapping[TopicPartition, _T]) -> dict[TopicPartition, _T]:
+            return {partition: each for partition, each in known.items() if not is_gone(partition)}
+
+        return dataclasses.replace(
+            self,
+            offline_replicas=rest(self.offline_replicas),
+            doubts=rest(self.doubts),
+            accepted_loss=rest(self.accepted_loss),
+            later_epochs=rest(self.later_epochs),
+        )
 
     def replicas(self, topic_partition: TopicPartition) -> Replicas | None:
         """The AR; None if there is no such partition, or it is being deleted."""

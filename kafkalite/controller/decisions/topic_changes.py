@@ -92,7 +92,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         # By a removal of ours with an unknown outcome (the request names their brokers), or from outside.
         gone = frozenset(shrunk)
         rest = {each: known for each, known in state.partitions.items() if each not in gone}
-        state = dataclasses.replace(state, partitions=rest)
+        state = dataclasses.replace(state.without_memory_of(gone.__contains__), partitions=rest)
         effects += announce_removal(state, tuple(shrunk), "partition.removal")
     # Topics that were not read again are the same objects: they cost nothing.
     touched = sorted(
@@ -168,7 +168,7 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
 
 def _forget(state: ControllerState, name: str) -> ControllerState:
     return dataclasses.replace(
-        state,
+        state.without_memory_of(lambda each: each.topic == name),
         topics={each: topic for each, topic in state.topics.items() if each != name},
         deletions={each: deletion for each, deletion in state.deletions.items() if each != name},
         removals={each: removal for each, removal in state.removals.items() if each.topic != name},
