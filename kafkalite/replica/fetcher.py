@@ -85,6 +85,9 @@ class ReplicaFetcher:
         self._session_id = 0
         self._session_epoch = 0
         self._connection: RpcConnection | None = None
+        #: Where the leader was when the connection was begun, and the attempt at one.
+        self._endpoint: Endpoint | None = None
+        self._opening: asyncio.Timeout | None = None
         self._is_waiting = False
         self._work = asyncio.Event()
         #: Of the answer that is being taken in, for the log.
@@ -106,8 +109,14 @@ class ReplicaFetcher:
             self._connection.abort("fetcher stopped")
 
     def retry(self) -> None:
-        """If it pauses after a failure, try again now."""
+        """If it pauses after a failure, try again now. If the leader has another address, do not wait for the one of before."""
         self._retry.set()
+        if self._context.endpoint(self.leader_id) in (None, self._endpoint):
+            return
+        if self._connection is not None:
+            self._connection.abort("the leader has another address")
+        elif self._opening is not None and not self._opening.expired():
+            self._opening.reschedule(0)
 
     def add(self, partition: Partition) -> None:
         """Fetch it from its log's end, under its present epoch."""
@@ -190,15 +199,22 @@ class ReplicaFetcher:
         if endpoint is None:
             raise ProtocolError(f"broker {self.leader_id} is not known to be alive")
         broker_id, broker_epoch = context.local.identity()
-        self._connection = await RpcConnection.open(
-            context.network,
-            endpoint,
-            context.local.hello(f"replica-{broker_id}"),
-            supervisor=context.supervisor,
-            # Whatever the leader has appended must be copied, also a batch that is larger than a node's listener accepts.
-            max_frame_bytes=LARGEST_FRAME_BYTES,
-            timeout_s=context.config.replica_socket_timeout_ms / 1000,
-        )
+        self._endpoint = endpoint
+        try:
+            async with asyncio.timeout(None) as self._opening:
+                self._connection = await RpcConnection.open(
+                    context.network,
+                    endpoint,
+                    context.local.hello(f"replica-{broker_id}"),
+                    supervisor=context.supervisor,
+                    # Whatever the leader has appended must be copied, also a batch that is larger than a node's listener accepts.
+                    max_frame_bytes=LARGEST_FRAME_BYTES,
+                    timeout_s=context.config.replica_socket_timeout_ms / 1000,
+                )
+        except TimeoutError:
+            raise ProtocolError(f"broker {self.leader_id} is not at {endpoint} any more") from None
+        finally:
+            self._opening = None
         if self._connection.peer.node_id != self.leader_id:
             raise ProtocolError(f"{endpoint} is broker {self._connection.peer.node_id}, not {self.leader_id}")
         self.is_connected = True
