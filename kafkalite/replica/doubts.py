@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkalite.model import NO_LEADER, BrokerId, TopicPartition
+from kafkalite.model import NO_LEADER, NO_OFFSET, BrokerId, TopicPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -35,9 +35,10 @@ def may_be_older(log: PartitionLog, state: PartitionState) -> bool:
     return not log.clean_start and log.extent[0] < state.leader_epoch and len(state.replicas) > 1
 
 
-def should_have_had(state: PartitionState, broker_id: BrokerId) -> bool:
-    """Whether a replica without a log was in sync or eligible, so that it has lost its log."""
-    return state.leader_epoch > 0 and broker_id in (*state.isr, *state.elr)
+def may_lack(state: PartitionState, broker_id: BrokerId) -> bool:
+    """Whether the others may have committed records, where a replica begins without a log: always, except for the first members of
+    a new partition. If it was in sync or eligible, it has lost its log. If not, its leader may take it in yet for what its earlier life had."""
+    return state.leader_epoch > 0 or broker_id not in state.isr
 
 
 class DoubtfulReplicas:
@@ -71,19 +72,24 @@ class DoubtfulReplicas:
             _log.info("replica.trusted", partition=str(partition.topic_partition), reason=why)
 
     def copied(self, partition: Partition) -> None:
-        """It has appended a fetch response of its leader. With a record of this leader's epoch it has all earlier records.
-        Records that were committed since are below the high watermark in the response."""
-        if partition.log.latest_epoch == partition.leader_epoch and partition.fetch_lag == 0:
-            self.end(partition, "it has a record of its leader's epoch")
+        """It has appended a fetch response of its leader. With all that the leader had when its epoch began, or a record of this epoch,
+        it has all earlier records. Records that were committed since are below the high watermark in the response."""
+        start, log = partition.epoch_start_offset, partition.log
+        has_start = start is not None and NO_OFFSET != start <= log.log_end_offset
+        if partition.fetch_lag == 0 and (has_start or log.latest_epoch == partition.leader_epoch):
+            self.end(partition, "it has what its leader had")
 
     def on_metadata(self, broker_id: BrokerId) -> None:
-        """A leader has added it to the ISR."""
+        """A leader of older code has added it to the ISR. (That may have been meant for its earlier life: a leader that answers with the
+        start of its epoch is better evidence.)"""
         for key, partition in list(self._open.items()):
             if self._hosted.get(key) is not partition:
                 del self._open[key]
                 continue
             state = self._metadata.partition(key)
             if state is None or partition.leader is not None or broker_id in partition.isr:
+                continue
+            if partition.epoch_start_offset != NO_OFFSET:
                 continue
             is_same = state.leader == partition.leader_id != NO_LEADER and state.leader_epoch == partition.leader_epoch
             if is_same and broker_id in state.isr:

@@ -119,6 +119,7 @@ class FollowerFetch:
             self._hosted.counters.replication_bytes_in += len(records)
         before = partition.follower_high_watermark
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
+        partition.epoch_start_offset = answer.epoch_start_offset
         if records and self._is_slowed(partition):
             self._throttle.take(len(records))
         if self._advance(partition, answer):

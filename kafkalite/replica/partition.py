@@ -86,6 +86,8 @@ class Partition:
     fetched_records: int = 0
     #: Records below the leader's high watermark that this follower had not got at its last fetch.
     fetch_lag: int = 0
+    #: Where the leader's epoch began, as it has answered in this epoch; NO_OFFSET: its code is older, and does not say. None: it has not answered.
+    epoch_start_offset: Offset | None = None
 
     @property
     def high_watermark(self) -> Offset:

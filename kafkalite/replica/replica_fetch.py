@@ -420,8 +420,15 @@ def _fetched_partition(entry: SessionEntry, records_size: int) -> ReplicaFetched
     topic, number = partition.topic_partition
     entry.sent_high_watermark = partition.high_watermark
     entry.sent_log_start = partition.log.log_start_offset
+    assert partition.leader is not None
     return ReplicaFetchedPartition(
-        topic, number, ErrorCode.NONE, entry.sent_high_watermark, entry.sent_log_start, records_size
+        topic,
+        number,
+        ErrorCode.NONE,
+        entry.sent_high_watermark,
+        entry.sent_log_start,
+        records_size,
+        epoch_start_offset=partition.leader.epoch_start_offset,
     )
 
 

@@ -169,7 +169,7 @@ class Roles:
         partition = Partition(key, state.topic_id, log, config, mark)
         self._hosted.add(partition)
         self._offline_replicas.forget(key)
-        if is_new_log and not state.is_new and doubts.should_have_had(state, self._identity()[0]):
+        if is_new_log and not state.is_new and doubts.may_lack(state, self._identity()[0]):
             self._doubts.begin(partition)
         else:
             self._doubts.on_hosted(partition)
@@ -216,6 +216,7 @@ class Roles:
         partition.isr = state.isr
         partition.elr = state.elr
         partition.last_known_elr = state.last_known_elr
+        partition.epoch_start_offset = None
         partition.is_settled = True
         self._take_move(partition, state)
 

@@ -51,6 +51,8 @@ class ReplicaFetchedPartition:
     #: Set when the logs part: truncate to min(own end of `diverging_epoch`, `diverging_end_offset`), ask again.
     diverging_epoch: LeaderEpoch = NO_LEADER_EPOCH
     diverging_end_offset: Offset = NO_OFFSET
+    #: The leader's LEO when its epoch began: below it are all records that were committed before. Not with an error or a divergence.
+    epoch_start_offset: Offset = NO_OFFSET
 
 
 @kind(21)

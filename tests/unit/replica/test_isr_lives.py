@@ -8,9 +8,10 @@ import pytest
 from kafkalite.coordination.coordinator import SetData
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.testing.simulated.zookeeper import Fate
 
-from .conftest import QUICK
+from .conftest import QUICK, TOPIC_ID
 
 TP = TopicPartition("t", 0)
 
@@ -82,3 +83,59 @@ async def test_who_is_eligible_stays_so_when_the_one_that_was_to_join_has_restar
     await until(lambda: written and leader.partition(TP).leader.proposed_isr is None)
     assert written == [([1], [3])]
     assert leader.partition(TP).leader.elr == (3,)
+
+
+def begin_in_doubt(node):
+    """Its host has lost its power."""
+    node.logs.placing.create(TP, TOPIC_ID, node.topic_config("t"))
+    node.logs.pool.doubt(TP, is_doubtful=True)
+
+
+def announce(cluster, number, state):
+    """The controller has read this state, and announces it."""
+    request = UpdateMetadataRequest(
+        BrokerId(99),
+        cluster.controller_epoch,
+        cluster.node(number).broker_epoch,
+        is_full=False,
+        brokers=cluster.brokers(),
+        partitions=(state,),
+    )
+    assert cluster.node(number).manager.commands.update_metadata(request).error == ErrorCode.NONE
+
+
+@pytest.mark.checklist("F14", "F15")
+@pytest.mark.parametrize("has_log", [True, False], ids=["lost power", "wiped"])
+async def test_who_is_taken_in_for_its_earlier_life_does_not_lead(make_cluster, has_log):
+    """Found by a search through the decisions: the leader did not know yet that 2 had restarted with less, or its write was late. 2 took
+    its place in the ISR for the end of its doubt, and without its log it had none. The leader died before 2 had copied what it lacked,
+    and 2 led without it."""
+    cluster = await make_cluster(2, **QUICK)
+    cluster.create_topic("t", {0: (1, 2)})
+    node = cluster.node(2)
+    if has_log:
+        begin_in_doubt(node)
+    state = cluster.decide(TP, leader=1, isr=(1,), epoch=1, replicas=(1, 2))
+    await cluster.command(2, state)  # 1 does not answer it
+    announce(cluster, 2, dataclasses.replace(state, isr=(BrokerId(1), BrokerId(2))))
+    refused = await cluster.command(
+        2, dataclasses.replace(cluster.decide(TP, leader=2, isr=(1, 2), epoch=2), accepts_loss=0)
+    )
+    assert [each.error for each in refused.partitions] == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    assert node.partition(TP).leader is None
+
+
+@pytest.mark.checklist("F14")
+async def test_a_doubt_ends_with_what_the_leader_had_when_it_began_to_lead(make_cluster, until):
+    """Nothing is written in its epoch: no record of it shows that the follower has caught up."""
+    cluster = await make_cluster(2, **QUICK)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=0, replicas=(1, 2)))
+    assert (await cluster.node(1).produce(TP, b"x", acks=1)).error == ErrorCode.NONE
+    begin_in_doubt(cluster.node(2))
+    state = cluster.decide(TP, leader=1, isr=(1,), epoch=1, replicas=(1, 2))
+    await cluster.command(1, state)
+    await cluster.command(2, state)
+    follower = cluster.node(2).partition(TP)
+    await until(lambda: follower.log.log_end_offset == 1 and not follower.is_doubtful)
+    assert follower.log.latest_epoch < follower.leader_epoch

@@ -88,7 +88,8 @@ def joins_at_once(patch: Patch) -> None:
 
 
 def recreated_in_the_isr(patch: Patch) -> None:
-    """Invariant F28: a replica whose disk has died is recreated at once, empty, before the controller has taken it out of the ISR."""
+    """Invariant F28: a replica whose disk has died is recreated at once, empty, before the controller has taken it out of the ISR; and it does
+    not doubt that it has everything."""
 
     async def retry_offline(self: Commands) -> None:
         for partition in self._hosted.all():
@@ -111,6 +112,7 @@ def recreated_in_the_isr(patch: Patch) -> None:
 
     patch(Commands, "_retry_offline", retry_offline)
     patch(OfflineReplicas, "may_have_lost", lambda self, key, state: None)
+    patch(doubts, "may_lack", lambda state, broker_id: False)
 
 
 def notices_to_nobody(patch: Patch) -> None:
