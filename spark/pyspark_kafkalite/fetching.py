@@ -65,7 +65,7 @@ class RangeReader:
                 found = self._scanned(fetched, wanted, position)
                 after = found.next_offset
                 if after is None or after <= position:
-                    self._check_patience(wanted, position, deadline, f"its high watermark is {fetched.high_watermark}")
+                    position = self._at_end(wanted, position, deadline, fetched.high_watermark)
                     position = self._in_same_topic(wanted, position)
                     continue
                 if after < wanted.end:
@@ -131,8 +131,19 @@ class RangeReader:
             return position
         if position < first:
             return self._lost(wanted, position, min(first, wanted.end), f"the log begins at {first}")
-        self._check_patience(wanted, position, deadline, f"the log ends at {end}")
+        position = self._at_end(wanted, position, deadline, end)
         self.sleep(_RETRY_S)
+        return position
+
+    def _at_end(self, wanted: OffsetRange, position: int, deadline: float, end: int) -> int:
+        """Where to go on if nothing is at `position`, of a log that ends at `end` (or does not show more to read_committed).
+
+        What a log that was cut (an unclean election) does not have when patience is over is lost: a batch in a checkpoint must be
+        over with at some time.
+        """
+        if end <= position and not self.options.fail_on_data_loss and self.clock() >= deadline:
+            return self._lost(wanted, position, wanted.end, f"the log ends at {end}")
+        self._check_patience(wanted, position, deadline, f"the log ends at {end}")
         return position
 
     def _in_same_topic(self, wanted: OffsetRange, position: int) -> int:

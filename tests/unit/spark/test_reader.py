@@ -268,10 +268,22 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_waited_for(topic) -> None
 def test_patience_ends_with_the_offset_and_the_reason(topic) -> None:
     log = topic.partitions[Tp("t", 0)]
     log.batches, log.log_end_offset = log.batches[:1], 3
-    with pytest.raises(ReadFailed, match=r"t-0: no record arrived at offset 3 .*ends at 10.*pollTimeoutMs"):
+    with pytest.raises(ReadFailed, match=r"t-0: no record arrived at offset 3 .*range ends at 10.*pollTimeoutMs"):
         list(range_reader(topic, poll_timeout_ms=1000).read(OffsetRange("t", 0, 0, 10), COLUMNS))
     with pytest.raises(ReadFailed, match="the log ends at 3"):
         list(range_reader(topic, poll_timeout_ms=1000).read(OffsetRange("t", 0, 5, 10), COLUMNS))
+
+
+@pytest.mark.parametrize(("start", "found"), [(0, [0, 1, 2]), (3, []), (5, [])])
+def test_a_log_that_was_cut_does_not_hold_up_a_stream_for_ever(topic, start: int, found: list[int]) -> None:
+    """After an unclean election a batch that the checkpoint has may be beyond the log: with failOnDataLoss=false it was tried again
+    and again."""
+    log = topic.partitions[Tp("t", 0)]
+    log.batches, log.log_end_offset = log.batches[:1], 3
+    lenient = range_reader(topic, poll_timeout_ms=1000, fail_on_data_loss=False)
+    rows = list(lenient.read(OffsetRange("t", 0, start, 10), COLUMNS))
+    assert [row["offset"] for batch in rows for row in batch.to_pylist()] == found
+    assert len(topic.calls) > 10  # not before its patience is over: a new leader may learn of the records
 
 
 def test_offset_questions_are_asked_again_and_refusals_are_not(topic) -> None:
