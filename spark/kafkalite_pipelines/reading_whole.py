@@ -148,6 +148,8 @@ def _column_problems(sink: Sink, columns: Mapping[str, str], where: str) -> Iter
         kind = columns.get(name, "timestamp")
         if transform == "identity" and kind.startswith(_NESTED):
             yield ".partition_by", f"{name!r} is {kind}, which has no single value"
+        elif transform == "identity" and kind == "binary" and not isinstance(sink, IcebergSink):
+            yield ".partition_by", f"{name!r} is binary, which has no text"
         elif transform == "hour" and kind == "date" and isinstance(sink, IcebergSink):
             yield ".partition_by", f"hour({name}): a date has no hour; day({name})"
         elif transform != "identity" and kind not in ("timestamp", "date"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,55 @@ def test_an_object_gets_new_and_wider_fields(spark, log, format_: str, key: list
     assert [found[2][name] for name in ("at", "many")] == [{"x": 5_000_000_000, "y": {"z": "z"}}, [{"a": 2, "b": "b"}]]
     assert [dict(found[n]["named"]) for n in (1, 2)] == [{"k": {"a": 1, "b": None}}, {"k": {"a": 2, "b": "b"}}]
     assert sorted(found) == [1, 2, 3] and found[3]["at"] is None
+
+
+LAST = "9999-12-31T23:59:59.999999Z"
+_KINDS = {"d": "date", "dec": "decimal(20,10)", "s": "string", "b": "boolean"}
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta", "parquet"])
+def test_partitions_of_any_values(spark, log, tmp_path: Path, format_: str) -> None:
+    """The last moment of the year 9999 stopped the pipeline for ever, or was in a partition in which nobody looks for it. Iceberg did not take
+    a date or a time as it is. A time without a zone had the hour of the session's zone."""
+    fields = ["hour(at)", "hour(local)", "same", *_KINDS]
+    place = {"iceberg": {"table": "t"}, "delta": {"path": "delta"}, "parquet": {"path": "t"}}[format_]
+    sink = {"format": format_, **place, "partition_by": fields}
+    steps = [{"sql": "SELECT *, at AS same, CAST(local_text AS timestamp_ntz) AS local FROM input"}]
+    decode = {"schema": {"n": "long", "at": "timestamp", "local_text": "string", **_KINDS}}
+    values = [
+        {"at": LAST, "local_text": "9999-12-31 23:59:59", "d": "1850-01-01", "dec": 0, "s": "a/b", "b": True},
+        {
+            "at": "1969-12-31T23:59:59.999999Z",
+            "local_text": "2026-03-08 23:30:00",
+            "dec": 1e-7,
+            "s": "007x",
+            "b": False,
+        },
+        {},
+    ]
+    for n, value in enumerate(values):
+        log.log.put("t", 0, (b"k", json.dumps({"n": n, **value}).encode()))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        run(spark, described(log, tmp_path, sink, decode=decode, steps=steps))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    rows = [row.asDict() for row in spark.read.parquet(str(tmp_path / "t")).collect()] if format_ == "parquet" else None
+    rows = sorted(all_rows(tmp_path, format_) if rows is None else rows, key=lambda row: row["n"])
+    if format_ == "iceberg":
+        for wanted in (f"at = '{LAST}'", f"same = '{LAST}'", "local = '2026-03-08T23:30:00'", "d = '1850-01-01'"):
+            found = iceberg(tmp_path).scan(row_filter=wanted.replace("Z'", "+00:00'")).to_arrow()
+            assert found.num_rows == 1, wanted
+    else:
+        hours = [(row["at_hour"], row["local_hour"]) for row in rows]
+        assert hours == [("9999-12-31-23", "9999-12-31-23"), ("1969-12-31-23", "2026-03-08-23"), (None, None)]
+    if format_ == "parquet":  # Spark finds types in the names of directories
+        assert [(row["s"], row["b"]) for row in rows] == [("a/b", "true"), ("007x", "false"), (None, None)]
+        return
+    same = [datetime(9999, 12, 31, 23, 59, 59, 999999, UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), None]
+    assert [row["same"] for row in rows] == [row["at"] for row in rows] == same
+    assert {row["n"]: [row[name] for name in _KINDS] for row in rows} == {
+        0: [date(1850, 1, 1), Decimal(0), "a/b", True],
+        1: [None, Decimal("1e-7"), "007x", False],
+        2: [None] * 4,
+    }

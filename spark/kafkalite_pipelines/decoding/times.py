@@ -23,8 +23,8 @@ def _is_outside(value: Column, kind: Any) -> Column | None:
     from pyspark.sql import functions as f
 
     match type(kind).__name__:
-        case "DateType":
-            return ~f.unix_date(value).between(*DAYS)
-        case "TimestampType" | "TimestampNTZType":
-            return ~f.unix_micros(value.cast("timestamp")).between(*MICROS)
+        case "DateType" | "TimestampNTZType":  # which has the days of no zone
+            return ~f.unix_date(value.cast("date")).between(*DAYS)
+        case "TimestampType":
+            return ~f.unix_micros(value).between(*MICROS)
     return None

@@ -76,7 +76,7 @@ class DeltaSinkTable:
         return None
 
     def stage(self, rows: DataFrame, batch: Batch) -> Staged:
-        partitions.check(rows, self.fields)
+        partitions.check(rows, self.fields, as_text=True)
         derived = [field for field in self.fields if field.transform != "identity"]
         if derived:  # Spark Connect refuses to add no columns
             rows = rows.withColumns({field.name: partitions.derived(rows, field) for field in derived})
@@ -274,17 +274,12 @@ class _DeltaAppend:
 
 def _added(sink: DeltaSinkTable, file: writing.WrittenFile) -> AddAction:
     values = {
-        field.name: None if value is None else _partition_text(value)
+        field.name: None if value is None else partitions.text(value)
         for field, value in zip(sink.fields, file.partition, strict=True)
     }
     return AddAction(
         file.path, file.size, values, int(time.time() * 1000), data_change=True, stats=statistics(file.footer)
     )
-
-
-def _partition_text(value: Any) -> str:
-    """As Delta's protocol writes partition values."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def statistics(footer: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import CommitFailedException
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger("kafkalite_pipelines")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OneTry(Transaction):  # type: ignore[misc]
@@ -86,6 +88,13 @@ def _open(properties: dict[str, str], location: str, path: str) -> Any:
     return PyArrowFileIO(properties).new_output(f"{location}/{path}").create(overwrite=True)
 
 
+def _in_manifest(value: Any) -> Any:
+    """A value of a partition: manifests have dates and times as days and microseconds since 1970."""
+    if isinstance(value, datetime):
+        return (value.replace(tzinfo=value.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+    return (value - _EPOCH.date()).days if isinstance(value, date) else value
+
+
 def data_file(table: Table, file: writing.WrittenFile) -> DataFile:
     """What the table's manifest says of a file, statistics of its columns included."""
     import pyarrow as pa
@@ -105,7 +114,7 @@ def data_file(table: Table, file: writing.WrittenFile) -> DataFile:
         content=DataFileContent.DATA,
         file_path=f"{data_location(table)}/{file.path}",
         file_format=FileFormat.PARQUET,
-        partition=Record(*file.partition),
+        partition=Record(*map(_in_manifest, file.partition)),
         file_size_in_bytes=file.size,
         sort_order_id=None,
         spec_id=table.spec().spec_id,

@@ -44,7 +44,7 @@ class ParquetFiles:
     def stage(self, rows: DataFrame, batch: Batch) -> _StagedFiles:
         from kafkalite_pipelines.sinks.schemas import arrow_schema
 
-        partitions.check(rows, self._fields)
+        partitions.check(rows, self._fields, as_text=True)
         kept = without_deletions(rows)
         self.place.remove_tree(_staging(batch))
         named = [

@@ -12,7 +12,7 @@ from kafkalite_pipelines.definition import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_DAY_US = 86_400_000_000
+_DAY_US, _HOUR_US = 86_400_000_000, 3_600_000_000
 #: One entry of partition_by in a pipeline file.
 PARTITION_BY = re.compile(r"(?:(year|month|day|hour)\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)|([A-Za-z_][A-Za-z0-9_]*))")
 
@@ -41,8 +41,8 @@ def fields(partition_by: tuple[str, ...]) -> tuple[PartitionField, ...]:
     )
 
 
-def check(rows: DataFrame, partition_by: tuple[PartitionField, ...]) -> None:
-    """Raises PipelineError: a column does not exist, or has no time."""
+def check(rows: DataFrame, partition_by: tuple[PartitionField, ...], *, as_text: bool = False) -> None:
+    """`as_text`: of a format that has the values as text. Raises PipelineError: a column does not exist, has no time or no text."""
     types = {column.name: column.dataType.typeName() for column in rows.schema}
     for field in partition_by:
         if field.column not in types:
@@ -51,17 +51,24 @@ def check(rows: DataFrame, partition_by: tuple[PartitionField, ...]) -> None:
             raise PipelineError(
                 f"partition_by: {field.transform}({field.column}): the column is a {types[field.column]}, no time"
             )
+        if as_text and types[field.column] == "binary":
+            raise PipelineError(f"partition_by: {field.column} is binary, which has no text: use hex({field.column})")
 
 
 def _days(rows: DataFrame, column: str) -> Column:
-    """Days since 1970 in UTC, whatever the session's time zone is."""
+    """Days since 1970 in UTC, whatever the session's time zone is; a time without a zone has its own days."""
     from pyspark.sql import functions as f
 
-    kind = rows.schema[column].dataType.typeName()
-    if kind == "date":
-        return f.unix_date(column)
-    micros = f.unix_micros(f.col(column).cast("timestamp"))
-    return f.floor(micros / f.lit(_DAY_US)).cast("int")
+    if rows.schema[column].dataType.typeName() == "timestamp":
+        return _whole(f.unix_micros(column), _DAY_US)
+    return f.unix_date(f.col(column).cast("date"))
+
+
+def _whole(micros: Column, unit: int) -> Column:
+    """Whole units, rounded down. In whole numbers: `/` is of doubles, which have no last microsecond of the year 9999."""
+    from pyspark.sql import functions as f
+
+    return f.call_function("div", micros - f.pmod(micros, f.lit(unit)), f.lit(unit)).cast("int")
 
 
 def number(rows: DataFrame, field: PartitionField) -> Column:
@@ -76,9 +83,12 @@ def number(rows: DataFrame, field: PartitionField) -> Column:
         return f.year(date) - 1970
     if field.transform == "month":
         return (f.year(date) - 1970) * 12 + f.month(date) - 1
-    if field.transform == "hour" and rows.schema[field.column].dataType.typeName() != "date":
-        return f.floor(f.unix_micros(f.col(field.column).cast("timestamp")) / f.lit(3_600_000_000)).cast("int")
-    return days * (24 if field.transform == "hour" else 1)
+    if field.transform != "hour":
+        return days
+    kind = rows.schema[field.column].dataType.typeName()
+    if kind == "timestamp":
+        return _whole(f.unix_micros(field.column), _HOUR_US)
+    return days * 24 + (f.hour(field.column) if kind == "timestamp_ntz" else 0)
 
 
 def derived(rows: DataFrame, field: PartitionField) -> Column:
@@ -99,6 +109,11 @@ def derived(rows: DataFrame, field: PartitionField) -> Column:
 
 
 def directory(names: list[str], values: list[object]) -> str:
-    """name=value/… as Hive writes it."""
-    shown = ["__HIVE_DEFAULT_PARTITION__" if value is None else quote(str(value), safe=" ") for value in values]
+    """name=value/… as Hive writes it. An empty text is null there: Spark reads no directory with an empty value."""
+    shown = ["__HIVE_DEFAULT_PARTITION__" if value in (None, "") else quote(text(value), safe=" ") for value in values]
     return "/".join(f"{name}={value}" for name, value in zip(names, shown, strict=True))
+
+
+def text(value: object) -> str:
+    """A value of a partition as text, for formats that have no other form."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -145,3 +145,11 @@ def test_plain_files_have_the_last_batch_of_each_pipeline(tmp_path: Path) -> Non
         assert recorded is not None and recorded.number == number and recorded.has(batch(name, number))
     assert ds.dataset(tmp_path / "files").count_rows() == 6
     assert list((tmp_path / "files" / "_staging").iterdir()) == []
+
+
+def test_an_empty_text_is_no_name_of_a_directory() -> None:
+    """Spark refuses the whole directory."""
+    from kafkalite_pipelines.sinks.partitions import directory
+
+    assert directory(["a", "b"], ["", None]) == "a=__HIVE_DEFAULT_PARTITION__/b=__HIVE_DEFAULT_PARTITION__"
+    assert directory(["a", "b"], [False, 0]) == "a=false/b=0"
