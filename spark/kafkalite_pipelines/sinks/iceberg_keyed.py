@@ -193,9 +193,22 @@ def others(rows: pa.Table, keys: pa.Table) -> pa.Table:
     import pyarrow.compute as pc
 
     names = keys.column_names
-    cast = keys.cast(pa.schema([rows.schema.field(name) for name in names]))
+    wanted = _with_one_zero(keys.cast(pa.schema([rows.schema.field(name) for name in names])))
+    present = _with_one_zero(rows.select(names))
     if len(names) == 1:
-        return rows.filter(pc.invert(pc.is_in(rows.column(names[0]), value_set=cast.column(0).combine_chunks())))
-    numbered = rows.select(names).append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
-    left = numbered.join(cast, keys=names, join_type="left anti")
+        return rows.filter(pc.invert(pc.is_in(present.column(0), value_set=wanted.column(0).combine_chunks())))
+    numbered = present.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    left = numbered.join(wanted, keys=names, join_type="left anti")
     return rows.take(left.column("__row").combine_chunks().sort())
+
+
+def _with_one_zero(table: pa.Table) -> pa.Table:
+    """-0.0 as 0.0: they are one key to Spark, and two to Arrow."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for number, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            zeros = pc.add(table.column(number), pa.scalar(0.0, field.type))
+            table = table.set_column(number, field, zeros)
+    return table

@@ -147,6 +147,17 @@ def test_plain_files_have_the_last_batch_of_each_pipeline(tmp_path: Path) -> Non
     assert list((tmp_path / "files" / "_staging").iterdir()) == []
 
 
+def test_minus_zero_is_the_key_zero() -> None:
+    """To Spark they are one key, to Arrow two: the table had both."""
+    from kafkalite_pipelines.sinks.iceberg_keyed import others
+
+    rows = pa.table({"f": [-0.0, 0.0, float("nan"), 1.5], "n": [1, 2, 3, 4]})
+    keys = pa.table({"f": [0.0, float("nan")]})
+    assert others(rows, keys).column("n").to_pylist() == [4]
+    both = keys.append_column("g", pa.array(["x", "x"]))
+    assert others(rows.append_column("g", pa.array(["x"] * 4)), both).column("n").to_pylist() == [4]
+
+
 def test_an_empty_text_is_no_name_of_a_directory() -> None:
     """Spark refuses the whole directory."""
     from kafkalite_pipelines.sinks.partitions import directory
