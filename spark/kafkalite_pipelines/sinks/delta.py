@@ -48,7 +48,7 @@ class DeltaSinkTable:
         self.location = pipeline.place(sink.path)
         self.fields = partitions.fields(sink.partition_by)
         self.storage = dict(sink.storage)
-        self._maintenance = Interval()
+        self._maintenance = Interval(pipeline, self.name)
 
     @property
     def name(self) -> str:

@@ -73,7 +73,7 @@ class IcebergTable:
         self._catalog = open_catalog(pipeline, sink)
         self._identifier = sink.table if "." in sink.table else f"default.{sink.table}"
         self.fields = partitions.fields(sink.partition_by)
-        self._maintenance = Interval()
+        self._maintenance = Interval(pipeline, self.name)
 
     @property
     def name(self) -> str:

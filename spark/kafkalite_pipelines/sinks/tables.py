@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable
+from urllib.parse import quote
 
-from kafkalite_pipelines.definition import PipelineError
+from kafkalite_pipelines.definition import Pipeline, PipelineError
+from kafkalite_pipelines.places import OWN, Place
 
 log = logging.getLogger("kafkalite_pipelines")
 
@@ -29,15 +32,22 @@ def commit_batch(name: str, number: int, attempt: Callable[[], int], conflict: t
 
 
 class Interval:
-    """Says when the time for maintenance has come: first `every_s` seconds after the first question."""
+    """Says when the time for maintenance of a sink has come: first `every_s` seconds after the first question. Kept beside the
+    checkpoint, for pipelines that are started for what is there and end."""
 
-    def __init__(self) -> None:
+    def __init__(self, pipeline: Pipeline, sink: str, clock: Callable[[], float] = time.time) -> None:
+        self._place = Place(f"{pipeline.place(pipeline.checkpoint)}/{OWN}")
+        self._file = f"maintained-{quote(sink, safe='')[:200]}.json"
+        self._clock = clock
         self._last: float | None = None
 
     def is_over(self, every_s: float) -> bool:
         """If so, the next interval begins."""
-        now = time.monotonic()
-        if self._last is not None and now - self._last < every_s:
+        now = self._clock()
+        if self._last is None:
+            self._last = self._place.read_json(self._file)
+        if self._last is not None and 0 <= now - self._last < every_s:  # a clock may be set back
             return False
         is_first, self._last = self._last is None, now
+        self._place.write(self._file, json.dumps(now))
         return not is_first

@@ -20,6 +20,7 @@ from kafkalite_pipelines.sinks.delta import DeltaSinkTable, _DeltaAppend
 from kafkalite_pipelines.sinks.delta_keyed import KeyedDeltaTable, _Merged
 from kafkalite_pipelines.sinks.parquet import ParquetFiles, _StagedFiles, _staging
 from kafkalite_pipelines.sinks.sink import Batch
+from kafkalite_pipelines.sinks.tables import Interval
 
 ROWS = pa.table({"n": [1, 2]})
 
@@ -145,6 +146,21 @@ def test_plain_files_have_the_last_batch_of_each_pipeline(tmp_path: Path) -> Non
         assert recorded is not None and recorded.number == number and recorded.has(batch(name, number))
     assert ds.dataset(tmp_path / "files").count_rows() == 6
     assert list((tmp_path / "files" / "_staging").iterdir()) == []
+
+
+def test_a_round_of_maintenance_is_due_over_restarts(tmp_path: Path) -> None:
+    """A pipeline that is started every ten minutes, for what is there, never merged a file."""
+    now = [1_000.0]
+    pipeline = Pipeline("p", {}, Source(("t",)), (DeltaSink("t"),), directory=tmp_path)
+    asked = []
+    for _ in range(13):
+        asked.append(Interval(pipeline, "Delta table t", lambda: now[0]).is_over(3600))
+        now[0] += 600
+    assert [number for number, due in enumerate(asked) if due] == [6, 12]
+    now[0] = 0.0  # the clock was set back
+    assert Interval(pipeline, "Delta table t", lambda: now[0]).is_over(3600)
+    running = Interval(pipeline, "another", lambda: now[0])
+    assert [running.is_over(3600), running.is_over(3600)] == [False, False]
 
 
 def test_minus_zero_is_the_key_zero() -> None:
