@@ -153,7 +153,7 @@ class ParquetSink:
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
-    """A topic. Rows with a column `value` are written as they are; other rows as JSON."""
+    """A topic. Raw records, and rows of steps that have a column `value` (text or binary), are written as they are; others as JSON."""
 
     topic: str
     #: This column is the record's key.

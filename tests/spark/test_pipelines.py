@@ -161,6 +161,17 @@ def test_objects_that_get_fields_later(spark, log, tmp_path: Path) -> None:
     assert [json.loads(record.value)["n"] for record in log.log.records("dead", 0)] == [4]
 
 
+def test_a_field_called_value_is_a_field(spark, log, tmp_path: Path) -> None:
+    """When it was found, it became the whole record, and all records without it became tombstones."""
+    pipeline = described(log, tmp_path, {"format": "topic", "topic": "out"}, decode={})
+    log.log.put("t", 0, (b"1", b'{"n": 1}'))
+    run(spark, pipeline)
+    log.log.put("t", 0, (b"2", b'{"n": 2, "value": "hot"}'), (b"3", b'{"n": 3}'))
+    run(spark, pipeline)
+    found = [json.loads(record.value) for record in log.log.records("out", 0)]
+    assert found == [{"n": 1}, {"n": 2, "value": "hot"}, {"n": 3, "value": None}]
+
+
 def test_a_lost_checkpoint_continues_where_the_table_ends(spark, log, tmp_path: Path) -> None:
     import shutil
 

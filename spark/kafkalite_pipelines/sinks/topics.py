@@ -31,9 +31,10 @@ class TopicWriter:
         return None
 
     def stage(self, rows: DataFrame, batch: Batch) -> _Rows:
-        return _Rows(
-            self._pipeline, self._sink.topic, self._sink.delivery, _as_records(rows, self._sink.key_column), batch
-        )
+        # a record's own field `value` must not make all others tombstones on the day on which it is found
+        are_records = self._pipeline.decode.format == "raw" or bool(self._pipeline.steps)
+        records = _as_records(rows, self._sink.key_column, are_records=are_records)
+        return _Rows(self._pipeline, self._sink.topic, self._sink.delivery, records, batch)
 
     def maintain(self) -> str | None:
         return None
@@ -66,8 +67,9 @@ def write(pipeline: Pipeline, topic: str, delivery: str, records: DataFrame, bat
     writer.save()
 
 
-def _as_records(rows: DataFrame, key_column: str | None) -> DataFrame:
-    """Rows as records: `key`, `value` and `headers` as they are if there is a column `value`, else JSON of the columns."""
+def _as_records(rows: DataFrame, key_column: str | None, *, are_records: bool) -> DataFrame:
+    """Rows as records: `key`, `value` and `headers` as they are if there may be such columns and `value` is one, else JSON of the
+    columns."""
     from pyspark.sql import functions as f
 
     names = rows.columns
@@ -75,7 +77,7 @@ def _as_records(rows: DataFrame, key_column: str | None) -> DataFrame:
     if key_column is not None and key_column not in names:
         raise PipelineError(f"key_column: the rows have no column {key_column} ({', '.join(names)})")
     kinds = {column.name: column.dataType.typeName() for column in rows.schema}
-    if kinds.get("value") in ("binary", "string"):
+    if are_records and kinds.get("value") in ("binary", "string"):
         kept = [name for name in ("key", "value", "headers") if name in names]
         if key_column is not None:
             return rows.select(f.col(key_column).cast("string").alias("key"), *[name for name in kept if name != "key"])
