@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.decoding.decoders import Decoding
-from kafkalite_pipelines.decoding.records import ERROR, RECORD, STRANGE
+from kafkalite_pipelines.decoding.records import ERROR, NO_COLUMN, RECORD, STRANGE
 from kafkalite_pipelines.definition import DELETED, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import topics
 from kafkalite_pipelines.sinks.sink import Batch, OpenSink, Staged
@@ -93,6 +93,10 @@ class Batches:
                     f.count(ERROR).alias("bad"),
                     *self._decoding.observed(),
                 ]
+                if not self._decoding.known():  # no columns, so no table
+                    seen = decoded.agg(*counts).collect()[0].asDict()
+                    if seen["bad"] == seen["records"]:
+                        break
                 measured = self._kept(decoded.observe(observation, *counts))
                 rows = self._stepped(self._good(measured))
                 self._check_stateless(rows)
@@ -152,7 +156,7 @@ class Batches:
         from pyspark.sql import functions as f
 
         good = decoded if self._pipeline.decode.format == "raw" else decoded.where(f.col(ERROR).isNull())
-        return good.drop(ERROR, STRANGE, *RECORD, *(() if self._pipeline.keyed else (DELETED,)))
+        return good.drop(ERROR, STRANGE, NO_COLUMN, *RECORD, *(() if self._pipeline.keyed else (DELETED,)))
 
     def _stepped(self, rows: DataFrame) -> DataFrame:
         for step in self._steps:

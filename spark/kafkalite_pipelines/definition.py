@@ -26,6 +26,17 @@ from kafkalite.model import INTERNAL_TOPICS
 HIDDEN = ("_topic", "_partition", "_offset", "_timestamp")
 #: Whether the record deletes its key: only where a sink has a key.
 DELETED = "_deleted"
+#: No field of a record can be a column of these names, in any case: they are the pipeline's own, some only while it decodes.
+OWN_COLUMNS = frozenset({
+    *HIDDEN, DELETED, "_key", "_value", "_headers", "_error", "_strange", "_body", "_event", "_corrupt_record", "_none", "__last",
+})  # fmt: skip
+#: And of names that begin so: partition values on their way to a table's files.
+OWN_PREFIX = "__partition_"
+
+
+def is_own(column: str) -> bool:
+    """Whether a column's name is one of the pipeline's own."""
+    return column.lower() in OWN_COLUMNS or column.lower().startswith(OWN_PREFIX)
 
 
 class PipelineError(KafkaliteError):

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from kafkalite_pipelines.decoding.types import BadType, spark_type
-from kafkalite_pipelines.definition import Decode
+from kafkalite_pipelines.definition import Decode, is_own
 from kafkalite_pipelines.sections import Section, kind
 
 FORMATS = ("json", "avro", "protobuf", "raw")
-_OURS = "names that begin with _ are the pipeline's own"
+_OURS = "a name of the pipeline's own columns"
 #: No space and no control character.
 _URL = re.compile(r"[!-~]+")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,7 +39,7 @@ def read_decode(top: Section, *, has_dead_letters: bool) -> Decode:
         section.problem("required", "raw records have no columns that could be missing; use json, avro or protobuf")
     if key_column is not None and not COLUMN.fullmatch(key_column):
         section.problem("key_column", f"{key_column!r} is not a column's name")
-    elif key_column is not None and key_column.startswith("_"):
+    elif key_column is not None and is_own(key_column):
         section.problem("key_column", _OURS)
     elif key_column is not None and format_ == "raw":
         section.problem("key_column", "raw records have the column key")
@@ -95,7 +95,8 @@ def _check_url(section: Section, url: str) -> None:
     except ValueError:  # the port is no number of a port, or there is half a pair of brackets
         right = False
     if not right or not _URL.fullmatch(url):
-        section.problem("registry", f"must be a URL (http://host:8081), not {url!r}")
+        shown = "a text with an @" if "@" in url else repr(url)  # with a password in it
+        section.problem("registry", f"must be a URL (http://host:8081), not {shown}")
     elif parts.username is not None:
         section.problem("registry", "must have no user in it; use registry_user and registry_password_env")
 
@@ -122,7 +123,7 @@ def _columns(section: Section) -> dict[str, str]:
         if not isinstance(type_, str):
             section.problem(f"schema.{name}", f'must be a type such as "long", not {kind(type_)}')
             continue
-        if name.startswith("_"):
+        if is_own(name):
             section.problem(f"schema.{name}", _OURS)
         if (other := spelt.setdefault(name.lower(), name)) != name:
             section.problem(

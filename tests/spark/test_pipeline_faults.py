@@ -327,6 +327,34 @@ def test_maintenance_that_fails_does_not_stop_a_pipeline(
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(12))
 
 
+def test_a_first_batch_without_a_row(spark, log, tmp_path: Path) -> None:
+    """Its table got a column `value` for ever; with a step the pipeline could not be started again."""
+    sink = {"format": "delta", "path": "d"}
+    steps = [{"sql": "SELECT n, n + 1 AS next FROM input"}]
+    pipeline = described(log, tmp_path, sink, decode={}, steps=steps, dead_letters={"topic": "dead"})
+    put_texts(log, "{nope", "[]")
+    [first] = run(spark, pipeline)
+    assert (first.records, first.bad) == (2, 2) and not (tmp_path / "d").exists()
+    put_texts(log, '{"n": 1}')
+    run(spark, pipeline)
+    assert delta_rows(tmp_path / "d") == [{"n": 1, "next": 2}]
+    assert [record.value for record in log.log.records("dead", 0)] == [b"{nope", b"[]"]
+
+
+@pytest.mark.parametrize("key", [[], ["_id"]])
+def test_names_with_an_underscore_or_a_quotation_mark(spark, log, tmp_path: Path, key: list[str]) -> None:
+    """The first were lost without a word, a MongoDB's _id for one; the others stopped a Delta table with a key."""
+    pipeline = described(log, tmp_path, {"format": "delta", "path": "d", "key": key}, decode={})
+    put_texts(log, '{"_id": 1, "__op": "c", "x\\"y": 1, "_Offset": "ours", "__partition_0": "ours"}')
+    run(spark, pipeline)
+    put_texts(log, '{"_id": 1, "__op": "u", "x\\"y": 2}', '{"_id": 2, "_class": "late"}')
+    run(spark, pipeline)
+    rows = [(row["_id"], row["__op"], row['x"y'], row["_class"]) for row in delta_rows(tmp_path / "d")]
+    first = [] if key else [(1, "c", 1, None)]
+    assert sorted(rows, key=str) == sorted([*first, (1, "u", 2, None), (2, None, None, "late")], key=str)
+    assert [row["_offset"] for row in delta_rows(tmp_path / "d") if row["_class"]] == [2]
+
+
 def put_texts(log: Any, *values: str) -> None:
     log.log.put("t", 0, *[(b"k", value.encode()) for value in values])
 

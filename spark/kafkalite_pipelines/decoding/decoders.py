@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite_pipelines.decoding.inner_fields import fields_of, grown
 from kafkalite_pipelines.decoding.records import (
     ERROR,
+    NO_COLUMN,
     OBJECT,
     Decoder,
     JsonDecoder,
@@ -55,17 +56,17 @@ class Decoding:
             self._decoder = registry_decoder(pipeline)
 
     def known(self) -> bool:
-        """Whether the columns are known before the first record."""
+        """Whether the columns are known, before the first record or from a batch."""
         return self._decoder is not None
 
     def decoded(self, records: DataFrame) -> DataFrame:
         if self._decoder is None:
             self._learn(records, {})
-        assert self._decoder is not None
+        decoder = self._decoder or JsonDecoder({NO_COLUMN: "string"}, found=True)
         pipeline = self._pipeline
         # with steps the key may be a column of theirs
         checked = pipeline.key if not pipeline.steps else tuple(set(pipeline.key) & {pipeline.decode.key_column})
-        return decoded(records, pipeline.decode, self._decoder, keyed=pipeline.keyed, key=checked)
+        return decoded(records, pipeline.decode, decoder, keyed=pipeline.keyed, key=checked)
 
     def observed(self) -> list[Column]:
         """Aggregates over decoded rows that show whether records have fields that are no columns yet."""
@@ -92,9 +93,7 @@ class Decoding:
                 taken.add(name.lower())
         more = _grown(known, found)
         columns = {**known, **more, **new}
-        if not columns:
-            columns = {"value": "string"}  # no record is JSON: all of them are errors, or there is none
-            self._decoder = JsonDecoder(columns, found=True)
+        if not columns:  # no record has a field: they are errors, or there are none
             return False
         _check_number(columns)
         for what, which in (("new columns", new), ("new fields in objects", more)):

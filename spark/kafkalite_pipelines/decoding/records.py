@@ -13,7 +13,7 @@ from kafkalite_pipelines.decoding.misread import misread
 from kafkalite_pipelines.decoding.registry import HEADER_BYTES, NO_ID
 from kafkalite_pipelines.decoding.times import outside_of_years
 from kafkalite_pipelines.decoding.types import ddl, ddl_of, quoted
-from kafkalite_pipelines.definition import DELETED, Decode, PipelineError
+from kafkalite_pipelines.definition import DELETED, OWN_COLUMNS, OWN_PREFIX, Decode, PipelineError, is_own
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -25,6 +25,8 @@ RECORD = ("_key", "_value", "_headers")
 #: Names in the record that are no columns, where columns are found in the records.
 STRANGE = "_strange"
 BODY, _CORRUPT, _EVENT = "_body", "_corrupt_record", "_event"
+#: While no column is known: Spark's from_json wants one.
+NO_COLUMN = "_none"
 #: In the types of columns that have objects.
 OBJECT = "struct<"
 #: A deeper record is an error: some plans of Spark cannot have its type.
@@ -199,11 +201,16 @@ class JsonDecoder:
 
 
 def unknown_fields() -> Column:
-    """How many decoded records that became rows have fields that are no columns yet. Names that begin with _ are the pipeline's own."""
+    """How many decoded records that became rows have fields that could be columns, and are none yet."""
     from pyspark.sql import functions as f
 
-    is_new = f.exists(STRANGE, lambda name: f.startswith(name, f.lit(NEW)) & ~f.startswith(name, f.lit(f"{NEW}_")))
-    return f.count_if(f.col(ERROR).isNull() & is_new)
+    own = [f"{NEW}{name}" for name in sorted(OWN_COLUMNS)]
+
+    def is_new(name: Column) -> Column:
+        taken = f.lower(name).isin(own) | f.startswith(f.lower(name), f.lit(f"{NEW}{OWN_PREFIX}"))
+        return f.startswith(name, f.lit(NEW)) & ~taken
+
+    return f.count_if(f.col(ERROR).isNull() & f.exists(STRANGE, is_new))
 
 
 def _differs_in_case() -> Column:
@@ -256,11 +263,10 @@ class RawDecoder:
 
 
 def infer_columns(spark: Any, values: DataFrame) -> dict[str, str]:
-    """The columns of JSON texts (a DataFrame of one string column), as name -> type. Names that begin with _ are left out:
-    they are the pipeline's own."""
+    """The columns of JSON texts (a DataFrame of one string column), as name -> type, without the pipeline's own names."""
     found = spark.read.options(**_OPTIONS).json(values)
     return {
         column.name: ddl_of(as_column(column.dataType))
         for column in found.schema
-        if column.name and not column.name.startswith("_")
+        if column.name and not is_own(column.name)
     }

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 from kafkalite_pipelines.cluster import positions
 from kafkalite_pipelines.decoding.readers import Reader
-from kafkalite_pipelines.decoding.records import BODY, ERROR, RECORD, Decoder, JsonDecoder
+from kafkalite_pipelines.decoding.records import BODY, ERROR, Decoder, JsonDecoder
 from kafkalite_pipelines.decoding.registry import RegistryClient, RegistrySchema
-from kafkalite_pipelines.definition import DELETED, HIDDEN, Pipeline, PipelineError
+from kafkalite_pipelines.definition import Pipeline, PipelineError, is_own
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-#: A record's column cannot have these names.
-_OURS = {*HIDDEN, *RECORD, DELETED, BODY, ERROR}
 _PACKAGES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "proto_schema_parser"), "json": ()}
 
 
@@ -95,7 +93,7 @@ def together(found: dict[str, dict[str, str]]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for topic, theirs in found.items():
         for name, kind in theirs.items():
-            if name in _OURS:
+            if is_own(name):
                 raise PipelineError(f"the schema has a field {name}, and this name is the pipeline's own")
             if columns.setdefault(name, kind) != kind:
                 raise PipelineError(

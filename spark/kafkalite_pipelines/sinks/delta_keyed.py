@@ -75,4 +75,4 @@ def _as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
 
 
 def _quoted(name: str) -> str:
-    return f'"{name}"'
+    return '"' + name.replace('"', '""') + '"'

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.decoding.times import DAYS, MICROS
-from kafkalite_pipelines.definition import PipelineError
+from kafkalite_pipelines.definition import OWN_PREFIX, PipelineError
 from kafkalite_pipelines.sinks.partitions import directory
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ROW_GROUP_BYTES = 64 << 20
 #: And at this number in all open files of a task, the largest first: else 32 row groups could be in memory at once.
 _WAITING_BYTES = 256 << 20
 #: Names of the partition values' columns in what a task gets.
-PARTITION = "__partition_"
+PARTITION = OWN_PREFIX
 #: What a task returns of each file.
 RESULT = "path string, partition binary, rows long, bytes long, footer binary"
 

@@ -237,7 +237,7 @@ WRONG = [
     ('"localhost:9092"', '"localhost:9092"\n"security.protocol" = "SASL_PLAINTEXT"\n"ssl.ca.location" = "ca.pem"', "kafka.ssl.ca.location: is not used with security.protocol SASL_PLAINTEXT, but with SSL or SASL_SSL"),
     ('topics = ["flights"]', 'topics = ["flights"]\nstart = 2026-11-22', "source.start: must be a time with its zone, 2026-11-22T00:00:00Z, not a date alone"),
     ('carrier = "string"', 'Number = "string"', "decode.schema.Number: differs from number in upper and lower case only: to Spark they are the same"),
-    ("[decode]", '[decode]\nkey_column = "_offset"', "decode.key_column: names that begin with _ are the pipeline's own"),
+    ("[decode]", '[decode]\nkey_column = "_offset"', "decode.key_column: a name of the pipeline's own columns"),
     (SCHEMA, 'format = "raw"\nkey_column = "id"', "decode.key_column: raw records have the column key"),
     (SCHEMA, 'format = "raw"\nrequired = ["id"]', "decode.required: raw records have no columns that could be missing; use json, avro or protobuf"),
     (SCHEMA, "debezium = true", "decode.schema: is missing: decode.debezium needs the columns"),
