@@ -23,6 +23,7 @@ from kafkalite.client.blocking import BlockingClient
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.record.reader import read_records
 from kafkalite.testing.spark_kafka import CONNECTORS, connector_jars
 from tests.spark.conftest import PATIENCE
 
@@ -161,6 +162,66 @@ def put(client: BlockingClient, topic: str, partition: int, count: int, first: i
     client.produce_raw(Tp(topic, partition), batch.build())
 
 
+def hostile(spark: Any, client: BlockingClient, bootstrap: str) -> None:
+    """Transactions by Kafka's own producer (committed, aborted, one that stays open), a topic that is compacted, odd records."""
+    create(client, "tx", 2)
+    producers = [_java_producer(spark, bootstrap, f"tx-{number}") for number in range(2)]
+
+    def send(number: int, partition: int, count: int) -> None:
+        record = spark._jvm.org.apache.kafka.clients.producer.ProducerRecord
+        for n in range(count):
+            producers[number].send(record("tx", partition, f"k{n}", f"v{n}"))
+        producers[number].flush()  # else what is aborted is never sent
+
+    for partition, count, commits in ((0, 5, True), (0, 4, False), (1, 6, False), (0, 1, True), (0, 3, False)):
+        producers[0].beginTransaction()
+        send(0, partition, count)
+        (producers[0].commitTransaction if commits else producers[0].abortTransaction)()
+        put(client, "tx", 0, 1)
+    producers[1].beginTransaction()
+    send(1, 0, 2)
+    put(client, "tx", 0, 2)
+
+    create(client, "odd", 2, message_timestamp_after_max_ms=str(2**63 - 1))
+    odd = RecordBatchBuilder()
+    times = [-1, 0, 1, -12_219_292_800_000, 253_402_300_800_000, 2**53]
+    headers: list[Any] = [(), [("", b"")], [("h", b"1"), ("h", b"2"), ("h", None)], [("ü😀", b"\xff")]]
+    for n, at in enumerate(times):
+        odd.append(b"" if n % 2 else None, None if n % 3 else b"", headers[n % len(headers)], at)
+    client.produce_raw(Tp("odd", 0), odd.build())
+    early = RecordBatchBuilder()
+    early.append(None, b"", (), -62_135_596_800_001)
+    client.produce_raw(Tp("odd", 1), early.build())
+
+    create(client, "compacted", 1, cleanup_policy="compact", segment_bytes="1048576", min_cleanable_dirty_ratio="0.01")
+    place = Tp("compacted", 0)
+    for size, keys, count in (
+        (1, 3, 40),
+        (700_000, 5, 3),
+    ):  # large ones, for what is before them to be in closed segments
+        for n in range(count):
+            record = RecordBatchBuilder()
+            record.append(b"%d of %d" % (n % keys, keys), None if n == 38 else b"%d" % n * size, (), T0 + n)
+            client.produce_raw(place, record.build())
+    until = time.monotonic() + 120
+    while len(list(read_records(client.fetch_raw(place, 0, 1 << 20, 0).records))) > 10 and time.monotonic() < until:
+        time.sleep(0.5)
+
+
+def _java_producer(spark: Any, bootstrap: str, transactional_id: str) -> Any:
+    """Kafka's own, in Spark's driver."""
+    text = "org.apache.kafka.common.serialization.StringSerializer"
+    settings = spark._jvm.java.util.HashMap()
+    for key, value in {
+        "bootstrap.servers": bootstrap, "key.serializer": text, "value.serializer": text,
+        "transactional.id": transactional_id, "transaction.timeout.ms": "900000",
+    }.items():  # fmt: skip
+        settings.put(key, value)
+    producer = spark._jvm.org.apache.kafka.clients.producer.KafkaProducer(settings)
+    producer.initTransactions()
+    return producer
+
+
 def outcome(case: Callable[[Side], Any], side: Side) -> tuple[str, Any]:
     try:
         return "done", case(side)
@@ -181,6 +242,29 @@ class Case:
 
 def _per_partition(value: int) -> str:
     return f'{{"src":{{"0":{value},"1":{value},"2":{value}}}}}'
+
+
+def _of_transactions(level: str) -> list[Case]:
+    """Both sources have this setting, with another default."""
+    tx: dict[str, Any] = {"subscribe": "tx", "kafka.isolation.level": level}
+    first = tx | {"startingOffsets": "earliest"}
+    patient = {"kafkaConsumer.pollTimeoutMs": "3000"}
+    cases: dict[str, Callable[[Side], Any]] = {
+        "all": lambda s: s.read(**tx),
+        "headers, many tasks": lambda s: s.read(**tx, includeHeaders="true", minPartitions=11),
+        "from the middle of one to the middle of another": lambda s: s.read(
+            **tx, startingOffsets='{"tx":{"0":7,"1":3}}', endingOffsets='{"tx":{"0":13,"1":6}}'
+        ),
+        "a marker alone": lambda s: s.read(
+            **tx, startingOffsets='{"tx":{"0":5,"1":6}}', endingOffsets='{"tx":{"0":6,"1":7}}'
+        ),
+        "into the open one": lambda s: s.read(**tx, **patient, endingOffsets='{"tx":{"0":23,"1":-1}}'),
+        "by timestamp": lambda s: s.read(**tx, startingTimestamp=T0, startingOffsetsByTimestampStrategy="latest"),
+        "a stream": lambda s: s.stream(**first),
+        "a stream, two offsets a batch": lambda s: s.stream(**first, maxOffsetsPerTrigger=2),
+        "a stream from the latest": lambda s: s.stream(**tx),
+    }
+    return [Case(f"transactions, {level}, {name}", run) for name, run in cases.items()]
 
 
 HEADERS = "array(named_struct('key', 'h', 'value', cast('x' as binary))) headers"
@@ -319,7 +403,26 @@ CASES = [
          differs="Spark's connector begins behind as many of the new topic's records as it had read of the old one's"),
     Case("a stream of an unknown topic", lambda s: s.stream(subscribe="nowhere-3", startingOffsets="earliest", **{"fetchOffset.numRetries": "0"})),
     Case("a stream of an unknown pattern", lambda s: s.stream(subscribePattern="zzz.*", startingOffsets="earliest")),
+    # --- records that are hard to read: transactions, compaction, headers and times that nothing forbids
+    *[case for level in ("read_committed", "read_uncommitted") for case in _of_transactions(level)],
+    Case("odd records", lambda s: _odd(s, 0)),
+    Case("a time before 1582", lambda s: _odd(s, 1),
+         differs="the connector counts the days of the Julian calendar as those of the Gregorian one; here it is the record's time"),
+    Case("odd records, a stream", lambda s: s.stream(assign='{"odd":[0]}', startingOffsets="earliest", includeHeaders="true")),
+    Case("compacted", lambda s: s.read(subscribe="compacted")),
+    Case("compacted, from a record that is gone", lambda s: s.read(subscribe="compacted", startingOffsets='{"compacted":{"0":3}}', endingOffsets='{"compacted":{"0":37}}')),
+    Case("compacted, a stream", lambda s: s.stream(subscribe="compacted", startingOffsets="earliest", maxOffsetsPerTrigger=7)),
+    Case("compacted, many tasks", lambda s: s.read(subscribe="compacted", minPartitions=9)),
 ]  # fmt: skip
+
+
+def _odd(side: Side, partition: int) -> list[Any]:
+    """With times as numbers: Python has none after the year 9999."""
+    frame = side.frame(assign=f'{{"odd":[{partition}]}}', includeHeaders="true")
+    times = ("unix_micros(timestamp)", "timestampType")
+    return sorted(
+        (tuple(row) for row in frame.selectExpr("offset", "key", "value", "headers", *times).collect()), key=str
+    )
 
 
 def _made(side: Side) -> list[Any]:
@@ -370,6 +473,7 @@ def sides(kafkalite_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> I
             put(client, "uneven", partition, (5, 50, 20)[partition])
         put(client, "cut", 0, 20)
         admin(bootstrap, "delete-records", "cut", "--partition", "0", "--before", "12")
+        hostile(session, client, bootstrap)
         put(client, "few", 0, 2)
         put(client, "few", 1, 1)
         yield [Side(name, session, client, bootstrap, scratch) for name in ("kafka", "kafkalite")]

@@ -270,6 +270,7 @@ WRONG = [
     (SCHEMA, 'registry = "http://r:99999"', "decode.registry: must be a URL (http://host:8081), not 'http://r:99999'"),
     (SCHEMA, 'registry = "http://r r:1"', "decode.registry: must be a URL (http://host:8081), not 'http://r r:1'"),
     (SCHEMA, 'registry = "http://me:secret@r:1"', "decode.registry: must have no user in it; use registry_user and registry_password_env"),
+    (SCHEMA, 'registry = "http://me:sec/ret@r:1"', "decode.registry: must be a URL (http://host:8081), not a text with an @"),
     (SCHEMA, 'registry = "http://r:1"\nregistry_user = "me"', "decode.registry_password_env: is missing: the environment variable with the password of registry_user"),
     (SCHEMA, 'registry = "http://r:1"\nregistry_password_env = "P"', "decode.registry_user: is missing: the user of registry_password_env"),
     ('format = "iceberg"', "format = 3", "sinks[1].format: must be text, not a number"),
