@@ -1,7 +1,7 @@
 """Scenario files for the controller's decisions: one command per line, then `----`, then what was decided.
 
 Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has epoch 1; `1@7?` says that all of its logs may
-lack committed records, `1@7-` runs code that knows no eligible leader replicas):
+lack committed records, `1@7!` that they are gone, `1@7-` runs code that knows no eligible leader replicas):
 
     brokers 1 2@7 3                         all live brokers now
     topics t=1,2,3/2,3,1 u#2=1              all topics now: the AR of each partition; #2 is in the topic's id, #none: it has none

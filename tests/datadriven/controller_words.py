@@ -27,13 +27,15 @@ from kafkalite.rpc.messages.control import (
 
 
 def broker_of(text: str, partitions: frozenset[TopicPartition] = frozenset()) -> BrokerInfo:
-    number, _, epoch = text.rstrip("?-").partition("@")
+    number, _, epoch = text.rstrip("?!-").partition("@")
     at = Endpoint("host", int(number))
     doubtful = partitions if text.endswith("?") else frozenset()
+    missing = partitions if text.endswith("!") else frozenset()
     keeps_elr = not text.endswith("-")
     return BrokerInfo(
-        BrokerId(int(number)), BrokerEpoch(int(epoch or 1)), at, at, doubtful=doubtful, keeps_elr=keeps_elr
-    )
+        BrokerId(int(number)), BrokerEpoch(int(epoch or 1)), at, at,
+        missing=missing, doubtful=doubtful, keeps_elr=keeps_elr,
+    )  # fmt: skip
 
 
 def ids_of(text: str) -> tuple[BrokerId, ...]:

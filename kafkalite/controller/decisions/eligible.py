@@ -24,12 +24,14 @@ class KnownReplicas:
     keeps_elr: brokers whose code knows eligible leader replicas.
     doubtful: live brokers that came back after the state was written, and whose logs may lack committed records.
     log_ends: the log ends that the live replicas have reported; None if they were not asked.
+    is_unclean: a leader may lack committed records, by the topic's configuration or by order.
     """
 
     min_insync: int = 1
     keeps_elr: Collection[BrokerId] = ()
     doubtful: Collection[BrokerId] = ()
     log_ends: Mapping[BrokerId, LogEnd] | None = None
+    is_unclean: bool = False
 
 
 def members(state: LeaderAndIsr) -> tuple[BrokerId, ...]:
@@ -70,13 +72,15 @@ def carried(
         gone: replicas that have lost what they had, or may have.
     """
     before = members(found)
+    is_outside = wanted.leader not in (NO_LEADER, *before) and found.partition_epoch >= 0
     if wanted.leader != NO_LEADER:
-        is_unclean = wanted.leader not in before and found.partition_epoch >= 0
+        # One that had everything once leads for want of a better one: should its log be lost, too, the others have the most that is left.
+        is_unclean = is_outside and (known.is_unclean or wanted.leader not in found.last_known_elr)
         enough = len(wanted.isr) >= min(known.min_insync, len(replicas))
         if is_unclean or enough or wanted.leader not in known.keeps_elr:
             return dataclasses.replace(wanted, elr=(), last_known_elr=())
     rest = [each for each in replicas if each not in wanted.isr]
-    elr = tuple(each for each in rest if each in before and each not in gone)
+    elr = tuple(each for each in rest if each in before and each not in gone and not is_outside)
     last = {*before, *found.last_known_elr}
     last_known_elr = tuple(each for each in rest if each in last and each not in elr)
     return dataclasses.replace(wanted, elr=elr, last_known_elr=last_known_elr)

@@ -238,6 +238,7 @@ def _wanted(
         min_insync=event.min_insync.get(partition.topic, 1),
         keeps_elr={id_ for id_, broker in state.registered() if broker.keeps_elr},
         log_ends=None if event.log_ends is None else event.log_ends.get(partition, {}),
+        is_unclean=partition.topic in event.unclean_topics or _is_unclean(event.purpose),
     )
     # Older code does not report what it may have lost when it comes back, and makes a log on a dead disk again, empty.
     doubtful |= {id_ for id_ in found.elr if id_ in state.brokers and id_ not in known.keeps_elr}
