@@ -11,7 +11,7 @@ import pytest
 from kafkalite.errors import ApiError
 from kafkalite.model import Offset
 from kafkalite.protocol.topic_ids import to_wire
-from tests.support.group_clients import Classic, Client, Consumer, Offsets, Sharer, Streamer
+from tests.support.group_clients import Classic, Client, Consumer, Offsets, Sharer, SlowConsumer, Streamer
 from tests.support.group_world import PARTITIONS, World
 
 _SEEDS = range(3)
@@ -201,12 +201,13 @@ def _run(seed: int, kinds: list[type[Client]], **settings: Any) -> None:
     ("kinds", "settings"),
     [
         ([Consumer], {}),
+        ([SlowConsumer], {}),
         ([Consumer, Classic], {"group_consumer_assignment_interval_ms": 3_000}),
         ([Classic], {}),
         ([Sharer], {}),
         ([Streamer], {}),
     ],
-    ids=["consumers", "both", "classic", "sharers", "streams"],
+    ids=["consumers", "slow", "both", "classic", "sharers", "streams"],
 )
 def test_nothing_is_owned_twice_or_lost(seed: int, kinds: list[type[Client]], settings: dict[str, int]) -> None:
     _run(seed, kinds, **settings)

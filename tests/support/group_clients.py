@@ -216,17 +216,19 @@ class Member(Client):
 class Consumer(Member):
     """Of the consumer protocol (KIP-848)."""
 
+    rebalance_ms = REBALANCE_MS
     join_again = _JOIN_AGAIN | {ErrorCode.UNRELEASED_INSTANCE_ID}
 
     async def _beat(self, epoch: int) -> Any:
         owned: dict[TopicId, set[int]] = {}
-        for topic_id, number in self.owned if epoch > 0 else ():
-            owned.setdefault(topic_id, set()).add(number)
         is_full = self._is_full(epoch)
+        said = self._owned_to_say(is_full=is_full) if epoch > 0 else set()
+        for topic_id, number in said or ():
+            owned.setdefault(topic_id, set()).add(number)
         request = ConsumerHeartbeat(
-            self.name, epoch, self.instance_id, None, REBALANCE_MS if is_full else -1,
+            self.name, epoch, self.instance_id, None, self.rebalance_ms if is_full else -1,
             topics=tuple(sorted(self.topics)) if is_full else None,
-            owned={key: frozenset(each) for key, each in owned.items()} if epoch >= 0 else None,
+            owned={key: frozenset(each) for key, each in owned.items()} if epoch >= 0 and said is not None else None,
         )  # fmt: skip
 
         def serve(groups: GroupCoordinator, reply: Any) -> None:
@@ -236,10 +238,49 @@ class Consumer(Member):
 
         return await self.world.ask(self.group_id, serve)
 
+    def _owned_to_say(self, *, is_full: bool) -> set[Place] | None:
+        """What it says that it has; None: nothing about it."""
+        return self.owned
+
     def _take(self, answer: Any) -> None:
         if answer.shows_assignment:
             self.owned = {(topic_id, n) for topic_id, held in answer.member.assigned.items() for n in held}
             self.positions = {place: offset for place, offset in self.positions.items() if place in self.owned}
+
+
+class SlowConsumer(Consumer):
+    """As Java's and librdkafka's clients: it says what it has when that has changed, and takes its time to take in what it gets.
+
+    It never has what was deleted before it had taken it in. Its rebalance timeout is theirs: nothing may have to wait for that.
+    """
+
+    rebalance_ms = 300_000
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._assigned: set[Place] = set()
+        self._said: set[Place] | None = None
+
+    def drop(self) -> None:
+        super().drop()
+        self._assigned, self._said = set(), None
+
+    def _owned_to_say(self, *, is_full: bool) -> set[Place] | None:
+        return self.owned if is_full or self.owned != self._said else None
+
+    async def step(self) -> None:
+        names = self._names()
+        if self.world.source.random() < 0.6:
+            self.owned |= {place for place in self._assigned if place[0] in names}
+        owned = set(self.owned)
+        await super().step()
+        self._said = owned if self.is_stable else None
+
+    def _take(self, answer: Any) -> None:
+        owned = self.owned
+        super()._take(answer)
+        if answer.shows_assignment:
+            self._assigned, self.owned = self.owned, owned & self.owned
 
 
 class Classic(Client):

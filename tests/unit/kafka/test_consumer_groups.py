@@ -7,6 +7,7 @@ from typing import Any
 
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.topics import DeleteTopicsRequest
 from kafkalite.model import GROUP_TOPIC, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.reader import read_records
@@ -67,6 +68,24 @@ async def test_a_member_that_owns_nothing_yet_has_given_nothing_up(broker: Broke
     await first.beat(0)  # it was started again: now it owns nothing
     assert (first.epoch, len(first.partitions)) == (3, 2)
     await settled(first, second, count=4)
+
+
+async def test_a_member_need_not_own_what_was_deleted_before_it_can_give_up_the_rest(broker: Broker) -> None:
+    """It was assigned a topic that was gone before it had taken it in. What it gave up had no owner until its rebalance timeout ended."""
+    client = await started(broker, partitions=1)
+    await broker.create("u", 1)
+    first, second = Member(client, "m1", "t", "u"), Member(client, "m2", "t")
+    await first.beat(rebalance_timeout_ms=300_000)
+    await second.beat()
+    await first.beat(topic_partitions=[])
+    assert (len(first.partitions), second.partitions) == (1, [])
+    await broker.services.delete_topics(DeleteTopicsRequest(("u",)), {})
+    async with asyncio.timeout(60):
+        while not second.partitions:
+            await first.beat(topic_partitions=[])
+            await second.beat()
+            await asyncio.sleep(HEARTBEAT_S)
+    assert not (first.error or second.error)
 
 
 async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:

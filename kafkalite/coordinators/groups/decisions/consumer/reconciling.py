@@ -43,7 +43,9 @@ def reconcile(
                 return member
             return _step(member, member.epoch, target_epoch, target, owned, is_free, is_joining=is_joining)
         case MemberState.UNREVOKED_PARTITIONS:
-            if _has_any(owned, member.revoking, member.assigned, is_joining=is_joining):
+            # What is wanted elsewhere by now, or was deleted, it need not own before its list counts.
+            kept = {key: held for key, held in member.assigned.items() if not target.get(key, _NONE).isdisjoint(held)}
+            if _has_any(owned, member.revoking, kept, is_joining=is_joining):
                 return member
             # The next epoch: what it gave up may be taken, and what it has to give up now has its own time.
             return _step(

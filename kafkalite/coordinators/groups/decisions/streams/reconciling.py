@@ -48,7 +48,8 @@ def reconcile(
                 return member
             return _step(member, member.epoch, target_epoch, target, owned, is_free, is_joining=is_joining)
         case StreamsMemberState.UNREVOKED_TASKS:
-            if _has_any(owned, member.revoking, member.assigned, is_joining=is_joining):
+            # What is wanted elsewhere by now, or was deleted, it need not own before its list counts.
+            if _has_any(owned, member.revoking, member.assigned & target, is_joining=is_joining):
                 return member
             # The next epoch: what it gave up may be taken, and what it has to give up now has its own time.
             return _step(
