@@ -224,7 +224,7 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
             if partition not in state.removals:
                 entries.append(_entry_without_state(state, partition))
             continue
-        entry = _entry(state, partition, known)
+        entry = _entry(state, partition, known, is_new=_is_first(state, known))
         entries.append(entry)
         for replica in replicas:
             if replica in hosted:
@@ -240,6 +240,12 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
         effects += delete_partitions(state, broker, cause)
         effects.append(_leader_and_isr(state, broker, hosted[broker], cause, is_init=broker not in incomplete))
     return [*effects, *_announce_all(state, hosted, entries, cause)]
+
+
+def _is_first(state: ControllerState, known: LeaderAndIsr) -> bool:
+    """Whether this controller has made the partition's first state, and nobody has changed it: no replica has lost a log of it. A broker that
+    dies, or has restarted, leaves the ISR or leads in a new epoch before it gets a command."""
+    return known.leader_epoch == 0 and known.partition_epoch == 0 and known.controller_epoch == state.epoch
 
 
 def announce_everything(state: ControllerState, cause: str) -> list[Effect]:
