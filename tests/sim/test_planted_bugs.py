@@ -231,6 +231,8 @@ BUGS: dict[str, Plan] = {
     # Members of a group come and go.
     "owners": dataclasses.replace(plan(1), members=3, orders=False),
     "tasks": dataclasses.replace(plan(1), streams=3, orders=False),
+    # One node dies, and the others coordinate without it.
+    "internal": dataclasses.replace(plan(1, Fault(6.0, FaultKind.CRASH, NODES[0], 4.0)), members=2, orders=False),
     # A coordinator whose followers do not hear it confirms to leaders that do.
     "shared": dataclasses.replace(plan(1, *each_node(FaultKind.PARTITION, 2.5, 3.0)), shares=2),
     # What several clients send to a node that stands still is received in one turn of its loop.

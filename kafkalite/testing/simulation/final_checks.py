@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from kafkalite.errors import ApiError
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.model import INTERNAL_TOPICS, SHARE_TOPIC, TopicPartition
+from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from kafkalite.record.reader import Record, read_records
 from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView
@@ -91,6 +92,29 @@ class FinalChecks:
             for number in range(count):
                 if (missing := self._not_whole((topic, number), views.get((topic, number), []))) is not None:
                     return missing
+        return None
+
+    def not_coordinated(self) -> str | None:
+        """Which partition of an internal topic has no coordinator that serves, or a replica that is not in sync."""
+        simulation = self._simulation
+        if (late := self.not_ready()) is not None:
+            return late
+        for (topic, number), state in simulation.zk.states.items():
+            if topic not in INTERNAL_TOPICS:
+                continue
+            where = f"{topic}-{number}"
+            if state.leader == -1 or len(state.isr) < len(simulation.assigned((topic, number))):
+                return f"{where}: {state}"
+            apis = simulation.nodes[simulation.plan.node_names[state.leader - 1]].node.kafka
+            logs = {
+                GROUP_TOPIC: apis.groups.log,
+                TRANSACTION_TOPIC: apis.transactions.log,
+                SHARE_TOPIC: apis.shares.log,
+            }
+            try:
+                logs[topic].state_of(number)
+            except ApiError as error:
+                return f"{where}: node{state.leader} says {error.code.name} ({state})"
         return None
 
     def not_returned(self) -> str | None:

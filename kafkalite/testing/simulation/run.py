@@ -375,6 +375,7 @@ class Simulation:
             copied_bytes = self.history.sent * (self.plan.record_bytes // 2 + 100) * REPLICAS
             patience_s = CONVERGE_S + copied_bytes / THROTTLE
             await self.until(self.final.not_ordered, patience_s, "every request ends when the faults are over")
+        await self.until(self.final.not_coordinated, CONVERGE_S, "internal topics are whole when the faults are over")
         await self.until(
             self.clients.not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over"
         )

@@ -62,5 +62,6 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "late": replication.late_commands,
     "acl-read": coordinators.last_read_of_acls,
     "replaced": coordinators.answers_when_replaced,
+    "internal": replication.internal_topics_are_forgotten,
     "tasks": coordinators.tasks_given_before_given_up,
 }

@@ -14,7 +14,7 @@ from kafkalite.controller.sources import ADMIN
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
-from kafkalite.model import EPOCH_DURING_DELETE, BrokerId
+from kafkalite.model import EPOCH_DURING_DELETE, INTERNAL_TOPICS, BrokerId
 from kafkalite.replica import doubts, hosted, roles
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
@@ -147,6 +147,17 @@ def eligible_too_easily(patch: Patch) -> None:
     patch(isr_rules, "eligible_after", eligible_after)
     patch(isr_rules, "must_clear", lambda state: False)
     patch(leader.PartitionLeader, "is_frozen", property(lambda self: self.is_under_min_isr))
+
+
+def internal_topics_are_forgotten(patch: Patch) -> None:
+    """Nobody comes back into the ISR of an internal topic: its coordinator goes on, with fewer and fewer replicas."""
+    alter = IsrKeeper.maybe_alter_isr
+
+    def planted(self: IsrKeeper, partition: Any, **options: bool) -> None:
+        if partition.topic_partition.topic not in INTERNAL_TOPICS:
+            alter(self, partition, **options)
+
+    patch(IsrKeeper, "maybe_alter_isr", planted)
 
 
 def fetching_is_in_sync(patch: Patch) -> None:
