@@ -62,6 +62,17 @@ def test_all_nodes_crash_and_the_first_that_is_back_has_an_empty_disk(seed: int,
     assert result.violation is None, result.line()
 
 
+@pytest.mark.checklist("F28")
+@pytest.mark.parametrize("at_ms", range(10, 16))
+def test_a_topic_that_was_just_created_is_not_lost_with_an_empty_disk(at_ms: int) -> None:
+    """All nodes crash between a topic's znode and its states: the first that is back made them, and took its logs for lost."""
+    fault = Fault(at_ms / 1_000, FaultKind.EMPTY_DISK, "node3", 3.0)
+    directories = ("/data1", "/data2")
+    drawn = plan(fault, log_dirs=directories, members=2, transactions=0, keyed="", fault_time_s=6.0)
+    result = Simulation(drawn).run()
+    assert result.violation is None, result.line()
+
+
 @pytest.mark.checklist("F5", "F28")
 def test_who_does_not_say_whose_life_it_is_is_not_all_that_is_left_of_an_isr() -> None:
     """The node with the empty disk waits for its old registration to end, and answers late; the others have restarted, and
