@@ -7,12 +7,14 @@ crash of the controller. A request whose outcome is unknown is made again: a sec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import ApiError
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.returning import Awaited
@@ -147,7 +149,8 @@ class ReplicaSelfHealing:
             offline = replicas.offline()
             if offline:
                 logs.opening.reopen_failed()
-                await replicas.commands.retry_offline()
+                with contextlib.suppress(ApiError):  # too many commands are waiting: at the next look
+                    await replicas.commands.retry_offline()
             if self._is_back or replicas.strays.needs_classification:
                 await self._set_aside_strays(replicas)
             self._ask_again(replicas)
@@ -161,7 +164,7 @@ class ReplicaSelfHealing:
         try:
             async with asyncio.timeout(_CLASSIFY_TIMEOUT_S):
                 is_examined = await replicas.session_roles.set_aside_strays(coordinator, is_guarded=not was_back)
-        except (CoordinatorError, TimeoutError) as error:
+        except (ApiError, CoordinatorError, TimeoutError) as error:
             _log.info("logs.decided_later", error=repr(error))
             is_examined = False
         self._is_back = self._is_back or (was_back and not is_examined)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from kafkalite.admin import disk_healing
 from kafkalite.admin.disk_healing import ReplicaSelfHealing
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import DiskOutcome
-from kafkalite.errors import ApiError, StorageError
+from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.failures import MAX_FAILURES_PER_HOUR
 from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, dir_error, set_aside_name
@@ -219,3 +220,30 @@ async def test_moves_that_were_found_go_on_when_two_disks_return_at_once(monkeyp
     assert not first
     await manager.removals.run_due()
     assert not host.disk.exists(future), "its replica is not here: it is removed"
+
+
+async def test_disks_are_cared_for_also_after_too_many_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """THROTTLING_QUOTA_EXCEEDED ended the task, and the node with it."""
+    monkeypatch.setattr(disk_healing, "_LOOK_S", 0)
+    looks = asyncio.Semaphore(0)
+
+    def full(*_: object, **__: object) -> None:
+        looks.release()
+        raise api_error(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many commands are waiting")
+
+    replicas: Any = SimpleNamespace(
+        offline=lambda: [SimpleNamespace(topic_partition=T0)],
+        commands=SimpleNamespace(retry_offline=full),
+        strays=SimpleNamespace(needs_classification=True),
+        session_roles=SimpleNamespace(set_aside_strays=full),
+    )
+    logs: Any = SimpleNamespace(opening=SimpleNamespace(reopen_failed=lambda: None))
+    healing = Healing(ManualClock(1_700_000_000_000))
+    healing._session = SimpleNamespace(current=object())  # type: ignore[assignment]
+    care = asyncio.ensure_future(healing.run(replicas, logs))
+    async with asyncio.timeout(150):
+        for _ in range(6):
+            acquired = asyncio.ensure_future(looks.acquire())
+            await asyncio.wait([acquired, care], return_when=asyncio.FIRST_COMPLETED)
+            assert not care.done(), care.exception()
+    care.cancel()
