@@ -40,10 +40,12 @@ class UncertainEnds:
         #: The node has run without this directory, or with a newer one in its place.
         self.is_behind = False
         self._starts = 0
+        #: What puts all logs in doubt (a loss of power, an older copy) is found again by the next start.
+        self._is_decided = False
 
     def open(self, *, clean: bool, is_new: bool, starts: int) -> None:
         """Read the files of an earlier process. `starts`: how many of this node ZooKeeper knows, without this one."""
-        self.logs, self._saved = set(), frozenset()
+        self.logs, self._saved, self._is_decided = set(), frozenset(), False
         if self._disk.exists(self._path):
             try:
                 self.logs = set(checkpoints.decode_offsets(self._disk.read_file(self._path)))
@@ -64,6 +66,14 @@ class UncertainEnds:
     def _last_start(self) -> int:
         there = self._disk.exists(self._starts_path)
         return checkpoints.decode_starts(self._disk.read_file(self._starts_path)) if there else 0
+
+    def before_cut(self, topic_partition: TopicPartition, config: TopicConfig) -> None:
+        """Recovery is about to cut this log. If the process dies after that, the next one finds a whole log. In a thread."""
+        is_found_again = not self._is_decided and (self.lost_power or self.is_behind)
+        # With log.flush.before.ack all acknowledged records were on the disk.
+        if not config.log_flush_before_ack and not is_found_again and self._saved is not None:
+            self.logs.add(topic_partition)
+            self.save(durable=True)
 
     def take(
         self,
@@ -94,6 +104,7 @@ class UncertainEnds:
         # ZooKeeper hears of this start afterwards: a node that dies in between is not behind.
         if self._last_start() != self._starts + 1:
             self._disk.write_file_atomic(self._starts_path, checkpoints.encode_starts(self._starts + 1))
+        self._is_decided = True
         if self.logs:
             _log.warning(
                 "logs.doubtful", file=self._path, logs=len(self.logs), lost_power=self.lost_power, behind=self.is_behind

@@ -46,6 +46,7 @@ class _Place(TypedDict):
     path: str
     now_ms: Callable[[], int]
     recovery_point: NotRequired[int]
+    before_cut: NotRequired[Callable[[], None]]
     log_start_offset: NotRequired[int]
 
 
@@ -61,12 +62,14 @@ def load_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean: bool = False,
+    before_cut: Callable[[], None] = lambda: None,
 ) -> PartitionLog:
     """The log in `path`, recovered if need be.
 
     Args:
         recovery_point, log_start_offset: of the checkpoint files; 0 if they don't say.
         clean: the last shutdown was clean.
+        before_cut: called before recovery cuts off what is not sound. Raises OSError.
 
     Raises:
         OSError.
@@ -100,7 +103,14 @@ def load_log(
             if compacted_to is None and "compact" in config.cleanup_policy:
                 compacted_to = EVERYWHERE  # an older version did not record its compactions
             interval = config.index_interval_bytes
-            cut = recover(segments, checked_from, file_epochs, compacted_to=compacted_to, interval=interval)
+            cut = recover(
+                segments,
+                checked_from,
+                file_epochs,
+                compacted_to=compacted_to,
+                interval=interval,
+                before_cut=before_cut,
+            )
             # What was cut may be back after a power loss until it is flushed: check that segment again next time.
             recovery_point = min(recovery_point, cut)
             was_cut = cut < NOTHING_CUT

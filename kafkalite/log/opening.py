@@ -195,10 +195,11 @@ class Opening:
             for name, tp in chunk:
                 if not log_dir.online:
                     return  # nobody waits for the rest any more: the disk did not answer for too long
+                config = configs.get(tp.topic, self._config.topic)
                 try:
                     log = load_log(
                         tp,
-                        configs.get(tp.topic, self._config.topic),
+                        config,
                         disk=self._disk,
                         handles=log_dir.handles,
                         directory=log_dir.path,
@@ -207,6 +208,7 @@ class Opening:
                         recovery_point=log_dir.recovery_points.get(tp, 0),
                         log_start_offset=log_dir.log_starts.get(tp, 0),
                         clean=tp in closed,
+                        before_cut=partial(log_dir.doubts.before_cut, tp, config),
                     )
                 except OSError as error:
                     failed[tp] = error

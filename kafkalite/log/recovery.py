@@ -10,7 +10,7 @@ The producers are those of the newest sound snapshot, brought to the log's end b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
@@ -58,7 +58,13 @@ NOTHING_CUT = 2**63 - 1
 
 
 def recover(
-    segments: list[Segment], first: int, epochs: LeaderEpochCache | None, *, compacted_to: int | None, interval: int
+    segments: list[Segment],
+    first: int,
+    epochs: LeaderEpochCache | None,
+    *,
+    compacted_to: int | None,
+    interval: int,
+    before_cut: Callable[[], None],
 ) -> int:
     """Check `segments` from number `first` on; cut and drop what is not sound.
 
@@ -69,6 +75,7 @@ def recover(
 
     Args:
         compacted_to: the log's; None: unknown, so a segment that begins behind its base offset shows a compaction.
+        before_cut: called before anything is cut or dropped. Raises OSError.
 
     Returns the base offset of the segment that was cut (or behind which some were dropped); NOTHING_CUT if none was.
     Raises OSError.
@@ -86,6 +93,7 @@ def recover(
     for number in range(first, len(segments)):
         segment = segments[number]
         if segment.base_offset < expected or (segment.base_offset > expected and segment.base_offset > known()):
+            before_cut()
             _drop(segments, number)
             return segments[-1].base_offset
         ceiling = segments[number + 1].base_offset if number + 1 < len(segments) else 2**63 - 1
@@ -96,6 +104,7 @@ def recover(
         expected, floor_epoch = segment.next_offset, walk.last_epoch
         whole = end == segment.size
         if not whole:
+            before_cut()
             _log.warning("log.cut", segment=segment.path(LOG), size=segment.size, kept=end)
         segment.cut_after_recovery(end)
         if not whole:

@@ -13,6 +13,7 @@ read found damage, is opened only by a restart or by order of an operator.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
@@ -160,6 +161,7 @@ class Reopening:
             log_start_offset=(
                 old.log_start_offset if old is not None else log_dir.log_starts.get(failed.topic_partition, 0)
             ),
+            before_cut=partial(log_dir.doubts.before_cut, failed.topic_partition, failed.config),
         )
         if old is not None and not is_requested and _shape(log) != _shape(old):
             raise NotSound(f"{failed.path} has other segments than before")

@@ -42,6 +42,14 @@ class Disk(MemoryDisk):
         self.ask("open", path)
         return super().open(path, create=create)
 
+    def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self.ask("write_file", path)
+        super().write_file_atomic(path, data, durable=durable)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        self.ask("lock", path)
+        return super().lock(path)
+
     def rename(self, old: str, new: str) -> None:
         if old not in self.entries and old not in self.dirs:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)

@@ -9,6 +9,7 @@ from copy import deepcopy
 import pytest
 
 from kafkalite.config import TopicConfig
+from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.log_manager import LogManager
 from tests.support.logs import TOPIC_ID, batch
 from tests.unit.log import failing_logs
@@ -193,6 +194,60 @@ async def test_a_log_that_is_opened_by_order_and_was_cut_is_in_doubt() -> None:
     assert again is not None and again.log_end_offset == 4 and manager.pool.doubtful() == [tp(0)]
     host.disk.process_crash()
     assert (await host.manager()).pool.doubtful() == [tp(0)]
+
+
+async def test_a_process_that_dies_when_it_has_cut_a_log_does_not_forget_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start after that one found a whole log, and no doubt: it led without what it had acknowledged."""
+    host = Host("/d1")
+    await one_log(host)
+    tail_is_lost(host)
+    host.disk.process_crash()
+    with monkeypatch.context() as patched:
+
+        def dies(*_: object, **__: object) -> None:
+            raise RuntimeError("killed")
+
+        patched.setattr(UncertainEnds, "take", dies)
+        with pytest.raises(RuntimeError, match="killed"):
+            await host.manager()
+    host.disk.process_crash()
+    assert (await host.manager()).pool.doubtful() == [tp(0)]
+
+
+async def test_a_log_is_not_cut_if_the_doubt_cannot_be_written() -> None:
+    host = failing_logs.Host("/d1")
+    manager = await host.manager()
+    log = manager.placing.create(tp(0), TOPIC_ID, CONFIG)
+    for number in range(5):
+        log.append_as_leader(batch([f"v{number}"]), 1)
+    manager.failures.log_failed(log.storage_error("fetch", OSError(errno.EIO, "bad sector")))
+    data = host.disk.entries["/d1/t-0/00000000000000000000.log"].data
+    del data[-20:]
+    await host.judged.wait()
+    left = len(data)
+    host.disk.refuse = lambda kind, path: errno.EMFILE if ".kafkalite-doubtful" in path else 0
+    await manager.opening.bring_online("/d1", "cluster", 1, {})
+    assert manager.get(tp(0)) is None and len(data) == left
+    host.disk.refuse = lambda kind, path: 0
+    await manager.opening.bring_online("/d1", "cluster", 1, {})
+    assert manager.get(tp(0)) is not None and manager.pool.doubtful() == [tp(0)] and len(data) < left
+
+
+async def test_after_a_loss_of_power_the_doubts_are_written_once() -> None:
+    """All logs are in doubt then: not a file for each one that is cut."""
+    host = failing_logs.Host("/d1")
+    manager = await host.manager()
+    for number in range(3):
+        log = manager.placing.create(tp(number), TOPIC_ID, CONFIG)
+        log.append_as_leader(batch(["v", "v"]), 1)
+        log.append_as_leader(batch(["v", "v"]), 1)
+        await log.flush()
+    host.disk.power_loss(random.Random(1))
+    for number in range(3):
+        del host.disk.entries[f"/d1/t-{number}/00000000000000000000.log"].data[-20:]
+    host.disk.calls.clear()
+    assert (await host.manager()).pool.doubtful() == [tp(0), tp(1), tp(2)]
+    assert sum(call[:2] == ("write_file", "/d1/.kafkalite-doubtful") for call in host.disk.calls) == 1
 
 
 async def test_an_old_copy_of_a_node_that_was_stopped_is_in_doubt() -> None:
