@@ -161,6 +161,7 @@ class ClusterReader:
             log_ends=answers.ends,
             leading=answers.leading,
             unanswered=frozenset(answers.unanswered),
+            doubtful=answers.doubtful,
         )
 
     def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int) -> StatesRead:

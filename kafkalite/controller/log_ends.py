@@ -33,11 +33,12 @@ AGAIN_S = 0.05
 @dataclass(slots=True)
 class LogEndAnswers:
     """`ends`: for every partition in the question. `leading`: the latest leader epoch in which a replica says that it leads. `unanswered`: of
-    the brokers that were asked."""
+    the brokers that were asked. `doubtful`: those that say that their log may lack committed records."""
 
     ends: dict[TopicPartition, dict[BrokerId, LogEnd]]
     leading: dict[TopicPartition, LeaderEpoch]
     unanswered: set[BrokerId]
+    doubtful: dict[TopicPartition, set[BrokerId]]
 
 
 class LogEnds:
@@ -53,7 +54,7 @@ class LogEnds:
         self, replicas: Mapping[TopicPartition, Sequence[BrokerId]], brokers: Mapping[BrokerId, BrokerInfo]
     ) -> LogEndAnswers:
         """The answers of the first WAIT_S."""
-        answers = LogEndAnswers({partition: {} for partition in replicas}, {}, set())
+        answers = LogEndAnswers({partition: {} for partition in replicas}, {}, set(), {})
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
         for partition, members in replicas.items():
             for broker in members:
@@ -99,6 +100,8 @@ class LogEnds:
                         answers.ends[partition][broker.broker_id] = (each.leader_epoch, each.log_end_offset)
                         latest = answers.leading.get(partition, NO_LEADER_EPOCH)
                         answers.leading[partition] = max(latest, each.leads_in)
+                        if each.is_doubtful:
+                            answers.doubtful.setdefault(partition, set()).add(broker.broker_id)
             answers.unanswered.discard(broker.broker_id)
         except (RpcError, ApiError) as error:
             _log.info("controller.log_ends_refused", broker=broker.broker_id, error=str(error))

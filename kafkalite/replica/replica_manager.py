@@ -333,7 +333,8 @@ class ReplicaManager:
             if log is not None and (hosted is None or hosted.storage_error is None):
                 leader = None if hosted is None else hosted.leader
                 leads_in = NO_LEADER_EPOCH if leader is None else leader.leader_epoch
-                ends.append(LogEnd(topic, number, log.latest_epoch, log.log_end_offset, leads_in))
+                is_doubtful = self._logs.pool.is_doubtful(key)
+                ends.append(LogEnd(topic, number, log.latest_epoch, log.log_end_offset, leads_in, is_doubtful))
         return LogEndsResponse(tuple(ends))
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:

@@ -18,7 +18,7 @@ lack committed records, `1@7!` that they are gone, `1@7-` runs code that knows n
     lost 2                                  a broker's queue overflowed
     restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
     refuses 2 t-0                           a broker refuses to lead: it may lack committed records
-    ends t-0 1=5:100 2=6:40                 how far the logs of t-0 go, when they are asked (leader epoch:end)
+    ends t-0 1=5:100 2=6:40?                how far the logs of t-0 go, when they are asked (leader epoch:end; ?: it may lack records)
     silent 2,3 | leads t-0 6                these brokers do not answer that question; a replica says that it leads in this epoch
     knows-epoch t-0 5                       a replica says that it knows this leader epoch, in which it has not led
     min-insync 2                            min.insync.replicas of all topics
@@ -150,6 +150,7 @@ class Script:
         self.limits = ReassignmentLimits()
         self.min_insync = 1
         self.ends: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
+        self.doubtful: dict[TopicPartition, set[BrokerId]] = {}
         self.leading: dict[TopicPartition, LeaderEpoch] = {}
         self.unanswered: frozenset[BrokerId] = frozenset()
         self.order: dict[TopicPartition, tuple[BrokerId, ...]] = {}
@@ -209,7 +210,10 @@ class Script:
             case "min-insync":
                 self.min_insync = int(words[0])
             case "ends":
-                said = {name: value.split(":") for name, value in options.items()}
+                said = {name: value.rstrip("?").split(":") for name, value in options.items()}
+                self.doubtful[partition_of(words[0])] = {
+                    BrokerId(int(name)) for name, value in options.items() if value.endswith("?")
+                }
                 self.ends[partition_of(words[0])] = {
                     BrokerId(int(name)): (LeaderEpoch(int(epoch)), Offset(int(end)))
                     for name, (epoch, end) in said.items()
@@ -333,7 +337,9 @@ class Script:
                 ends = {each: self.ends.get(each, {}) for each in replicas}
                 read = self._read(tuple(replicas), purpose, chunk)
                 leading = dict(self.leading)
-                return dataclasses.replace(read, log_ends=ends, leading=leading, unanswered=self.unanswered)
+                return dataclasses.replace(
+                    read, log_ends=ends, leading=leading, unanswered=self.unanswered, doubtful=self.doubtful
+                )
             case WriteStates():
                 return self._write(effect)
             case CountLosses(partitions):

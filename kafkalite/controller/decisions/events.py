@@ -7,7 +7,7 @@ further news (invariant F23).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 
 from kafkalite.controller.decisions.balance_view import DiskRoom, PartitionLoad
@@ -377,7 +377,7 @@ class StatesRead:
     `modified`: the transaction (zxid) that wrote a state last; a broker whose epoch is larger has registered since.
     `malformed`: those that cannot be read, by partition. `min_insync`: min.insync.replicas by topic. `log_ends`: the
     log ends that replicas have reported, None if none was asked; `leading`: the latest leader epoch in which one of them says that it
-    leads; `unanswered`: the brokers that were asked and did not answer.
+    leads; `unanswered`: the brokers that were asked and did not answer; `doubtful`: those that say that theirs may lack committed records.
     """
 
     states: Mapping[TopicPartition, LeaderAndIsr | None]
@@ -390,6 +390,7 @@ class StatesRead:
     log_ends: Mapping[TopicPartition, Mapping[BrokerId, LogEnd]] | None = None
     leading: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
     unanswered: frozenset[BrokerId] = frozenset()
+    doubtful: Mapping[TopicPartition, Collection[BrokerId]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

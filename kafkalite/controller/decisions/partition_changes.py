@@ -271,7 +271,10 @@ def _of_earlier_state(
         found,
         state.epoch,
         {id_: end for id_, end in event.log_ends[partition].items() if id_ in live},
-        doubtful={id_ for id_, broker in state.registered() if broker.doubts(partition)},
+        doubtful={
+            *(id_ for id_, broker in state.registered() if broker.doubts(partition)),
+            *event.doubtful.get(partition, ()),  # since it registered: a log was cut, or came back with less
+        },
         min_insync=event.min_insync.get(partition.topic, 1),
         unclean=unclean,
     )

@@ -87,13 +87,15 @@ class LogEndsRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """`leader_epoch`: of the last record, -1 if there is none. `leads_in`: the leader epoch in which this replica leads, -1 if it does not."""
+    """`leader_epoch`: of the last record, -1 if there is none. `leads_in`: the leader epoch in which this replica leads, -1 if it does not.
+    `is_doubtful`: the log may lack committed records (ADR 16)."""
 
     topic: str
     partition: int
     leader_epoch: LeaderEpoch
     log_end_offset: Offset
     leads_in: LeaderEpoch = NO_LEADER_EPOCH
+    is_doubtful: bool = False
 
 
 @kind(27)

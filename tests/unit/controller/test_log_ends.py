@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkalite.config import TopicConfig
+from kafkalite.controller.decisions import partition_changes
+from kafkalite.controller.decisions.effects import Decision
+from kafkalite.controller.decisions.events import StatesRead
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.replication import LogEnd
@@ -112,3 +117,21 @@ async def test_a_broker_that_does_not_know_its_epoch_yet_is_asked_again(
     await cluster.stop_broker(3)
     await until(lambda: cluster.leader_and_isr("t") == (2, (2,), 5))
     assert early == 2
+
+
+async def test_the_decision_hears_which_logs_may_lack_records(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[StatesRead] = []
+    decided = partition_changes.on_states_read
+
+    def listen(state: ControllerState, event: StatesRead) -> Decision:
+        heard.append(event)
+        return decided(state, event)
+
+    monkeypatch.setattr(partition_changes, "on_states_read", listen)
+    await cluster.start_broker(1, log_ends=end(4, 10))
+    await cluster.start_broker(2, log_ends=(replace(*end(4, 11), is_doubtful=True),))
+    await cluster.start_broker(3)
+    assert await _elected(cluster) == (2, (2,), 5)
+    assert [event.doubtful for event in heard if event.log_ends] == [{T0: {2}}]

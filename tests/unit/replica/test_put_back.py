@@ -125,6 +125,17 @@ async def test_another_leader_in_the_same_epoch_is_refused(make_cluster) -> None
     assert change.is_epoch_only and change.leader_epoch == 4, "the next leader's epoch has to be behind it"
 
 
+async def test_a_replica_says_with_its_log_end_that_it_may_lack_records(make_cluster) -> None:
+    """Its registration may be older than the doubt."""
+    cluster = await make_cluster(2)
+    await led_by_one(cluster)
+    node = cluster.node(2)
+    for is_doubtful in (True, False):
+        node.logs.pool.doubt(T0, is_doubtful=is_doubtful)
+        (end,) = node.manager.log_ends(LogEndsRequest((("t", 0),))).ends
+        assert end.is_doubtful is is_doubtful
+
+
 async def test_a_command_with_the_same_state_is_not(make_cluster) -> None:
     cluster = await make_cluster(2)
     state = await led_by_one(cluster)
