@@ -35,7 +35,13 @@ class Placing:
         self._failures = failures
 
     def create(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, *, directory: str | None = None
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        *,
+        directory: str | None = None,
+        is_doubtful: bool = False,
     ) -> PartitionLog:
         """A new, empty log, in the healthy directory with the most room for each log that is in it.
 
@@ -44,6 +50,8 @@ class Placing:
 
         Args:
             directory: this one and no other.
+            is_doubtful: it takes the place of a log that is missing (ADR 16). That is durable before the new one is there: a process that
+                dies in between would find an empty log that nobody doubts.
 
         Raises:
             StorageError: also when no directory is healthy. The replica is offline then, and begins when one is back.
@@ -57,6 +65,9 @@ class Placing:
             if directory is not None and log_dir.path != directory:
                 continue
             try:
+                if is_doubtful:
+                    log_dir.doubts.logs.add(topic_partition)
+                    log_dir.doubts.save(durable=True)
                 return self._create_in(log_dir, topic_partition, topic_id, config)
             except OSError as error:
                 refusal = dir_error(log_dir, f"creating {topic_partition}", error)

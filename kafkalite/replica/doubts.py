@@ -35,6 +35,11 @@ def may_be_older(log: PartitionLog, state: PartitionState) -> bool:
     return not log.clean_start and log.extent[0] < state.leader_epoch and len(state.replicas) > 1
 
 
+def should_have_had(state: PartitionState, broker_id: BrokerId) -> bool:
+    """Whether a replica without a log was in sync or eligible, so that it has lost its log."""
+    return state.leader_epoch > 0 and broker_id in (*state.isr, *state.elr)
+
+
 def may_lack(state: PartitionState, broker_id: BrokerId) -> bool:
     """Whether the others may have committed records, where a replica begins without a log: always, except for the first members of
     a new partition. If it was in sync or eligible, it has lost its log. If not, its leader may take it in yet for what its earlier life had."""
@@ -57,11 +62,8 @@ class DoubtfulReplicas:
         partition.is_doubtful = self._logs.pool.is_doubtful(key)
         if partition.is_doubtful:
             self._open[key] = partition
-
-    def begin(self, partition: Partition) -> None:
-        """Its log is missing, although the host should have it."""
-        self._logs.pool.doubt(partition.topic_partition, is_doubtful=True)
-        self.on_hosted(partition)
+        else:
+            self._open.pop(key, None)
 
     def end(self, partition: Partition, why: str) -> None:
         """It has caught up, or no replica has what it lacks."""

@@ -159,7 +159,8 @@ class Roles:
         is_new_log = log is None
         if log is None:
             self.stopped_high_watermarks.pop(key, None)
-            log = self._logs.placing.create(key, state.topic_id, config)
+            has_lost = not state.is_new and doubts.should_have_had(state, self._identity()[0])
+            log = self._logs.placing.create(key, state.topic_id, config, is_doubtful=has_lost)
         else:
             log.config = config
             log.take_topic_id(state.topic_id)
@@ -170,9 +171,8 @@ class Roles:
         self._hosted.add(partition)
         self._offline_replicas.forget(key)
         if is_new_log and not state.is_new and doubts.may_lack(state, self._identity()[0]):
-            self._doubts.begin(partition)
-        else:
-            self._doubts.on_hosted(partition)
+            self._logs.pool.doubt(key, is_doubtful=True)
+        self._doubts.on_hosted(partition)
         return partition
 
     def _host_offline(self, key: TopicPartition, state: PartitionState, error: StorageError) -> Partition:

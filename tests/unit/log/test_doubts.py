@@ -125,6 +125,17 @@ async def test_a_log_that_is_made_again_is_not_in_doubt() -> None:
     assert manager.pool.doubtful() == []
 
 
+async def test_a_log_that_is_made_in_the_place_of_a_missing_one_is_in_doubt_from_its_beginning() -> None:
+    """The process died before the doubt was written, and the next one found an empty log that nobody doubted, in sync."""
+    host = Host("/d1")
+    manager = await host.manager()
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG, is_doubtful=True)
+    assert manager.pool.doubtful() == [tp(0)]
+    host.disk.process_crash()
+    manager = await host.manager()
+    assert manager.get(tp(0)) is not None and manager.pool.doubtful() == [tp(0)]
+
+
 async def test_after_a_damaged_list_of_doubts_all_are_in_doubt() -> None:
     """Nobody knows which were: it was reported, and none was."""
     host = Host("/d1")

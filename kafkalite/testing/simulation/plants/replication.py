@@ -112,6 +112,7 @@ def recreated_in_the_isr(patch: Patch) -> None:
 
     patch(Commands, "_retry_offline", retry_offline)
     patch(OfflineReplicas, "may_have_lost", lambda self, key, state: None)
+    patch(doubts, "should_have_had", lambda state, broker_id: False)
     patch(doubts, "may_lack", lambda state, broker_id: False)
 
 
