@@ -160,6 +160,12 @@ class LogPool:
             for tp in partitions:
                 self.offline_partitions.setdefault(tp, away)
 
+    def is_gone(self, topic_partition: TopicPartition) -> bool:
+        """Whether the directory in which a log was expected is back, and does not have it."""
+        path = self.offline_partitions.get(topic_partition, "")
+        is_here = topic_partition in self.logs or self.failed(topic_partition) is not None
+        return path in self.dirs and self.dirs[path].online and not is_here
+
     def is_doubtful(self, topic_partition: TopicPartition) -> bool:
         log = self.logs.get(topic_partition)
         return log is not None and topic_partition in self.dirs[log.directory].doubts.logs

@@ -328,6 +328,10 @@ class ReplicaManager:
             key = TopicPartition(topic, number)
             hosted = self.hosted.get(key)
             log = hosted.log if hosted is not None else self._logs.get(key)
+            if key in self.session_roles.missing and self._logs.pool.is_gone(key):
+                # The registration says that it may be readable again, and it is waited for.
+                ends.append(LogEnd(topic, number, NO_LEADER_EPOCH, Offset(0)))
+                continue
             if hosted is None and key in self.session_roles.missing:
                 continue  # the log that is here is a former topic's
             if log is not None and (hosted is None or hosted.storage_error is None):

@@ -203,3 +203,36 @@ def test_an_older_copy_on_another_disk_does_not_lead(seed: int) -> None:
     result = simulation.run()
     assert any("replica.restarted" in line for line in seen) and any("log.twice" in line for line in seen)
     assert result.violation is None, result.line()
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_disk_that_returns_without_its_logs_is_not_waited_for(seed: int) -> None:
+    """It did not answer as its node started, so its logs were waited for like those of the others in doubt; and they were still when the disk
+    was back, without them. What was written had reached the disks."""
+    first, second, last = nodes(seed)
+    faults = [
+        Fault(9.0 + number / 1_000, FaultKind.POWER, name, 0.5 + 1.5 * number)
+        for number, name in enumerate((first, last, second))
+    ]
+    drawn = plan(seed, *faults)
+    synced = {**drawn.topic_settings, "flush.ms": "200", "flush.messages": "1"}
+    seen: list[str] = []
+    drawn = dataclasses.replace(
+        drawn, batches_per_s=0.3, topic_settings=synced, log_dirs=("/data1", "/data2"), fault_time_s=30.0
+    )
+    simulation = Simulation(drawn, watch=seen.append)
+    disk = simulation.world.host(second).disk
+
+    def refuse(kind: str, path: str) -> None:
+        """Once, at the second start."""
+        if kind == "lock" and path.startswith("/data1/") and simulation.world.loop.time() > 5:
+            disk.on_operation = lambda kind, path: None
+            for name in disk.peek_names("/data1"):
+                if name.startswith("topic1-"):
+                    disk.remove_tree(f"/data1/{name}")
+            raise TimeoutError(errno.ETIMEDOUT, "injected", path)
+
+    disk.was_faulty, disk.on_operation = True, refuse
+    result = simulation.run()
+    assert any("log_dir.online" in line for line in seen)
+    assert result.violation is None, result.line()

@@ -14,6 +14,8 @@ from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, LeaderEpoch, Offs
 
 #: How far the log of a replica goes: the leader epoch of its last record, then its end. The larger one is more complete.
 LogEnd = tuple[LeaderEpoch, Offset]
+#: Of a log without a record, or of one that is gone.
+NOTHING: LogEnd = (LeaderEpoch(-1), Offset(0))
 
 
 @dataclass(frozen=True, slots=True)

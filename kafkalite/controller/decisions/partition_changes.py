@@ -21,7 +21,7 @@ from kafkalite.controller.decisions.effects import (
     Resign,
     WriteStates,
 )
-from kafkalite.controller.decisions.eligible import KnownReplicas, carried, members, without_doubtful
+from kafkalite.controller.decisions.eligible import NOTHING, KnownReplicas, carried, members, without_doubtful
 from kafkalite.controller.decisions.events import (
     Advance,
     BeginDraining,
@@ -298,9 +298,12 @@ def _chosen(
     if kept is found and doubtful:  # no replica is left that surely has every committed record
         complete_once = elections.known_members(replicas, found)
         candidates = tuple(id_ for id_ in complete_once if id_ in live)
-        if known.log_ends is None and len(candidates) > 1:
-            return _Wanted(ask=candidates)
-        said = candidates if known.log_ends is None else known.log_ends
+        asked = tuple(id_ for id_ in complete_once if id_ in state.brokers)
+        if known.log_ends is None and len(asked) > 1:
+            return _Wanted(ask=asked)
+        # A replica that is offline for the controller may be back with more than it is chosen by; or it knows that it has nothing.
+        ends = dict.fromkeys(candidates, NOTHING) if known.log_ends is None else known.log_ends
+        said = [id_ for id_, end in ends.items() if id_ in live or end == NOTHING]
         if not unclean and _unknown(state, partition, {*doubtful, *complete_once}, said):
             return _Wanted(elections.without_leader(found, state.epoch), doubtful=frozenset(doubtful))
         if candidates:
