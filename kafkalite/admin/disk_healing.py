@@ -146,9 +146,8 @@ class ReplicaSelfHealing:
             except TimeoutError:
                 pass
             self._heal.clear()
-            offline = replicas.offline()
-            if offline:
-                logs.opening.reopen_failed()
+            logs.opening.reopen_failed()  # also of replicas that have an older copy elsewhere
+            if replicas.offline():
                 with contextlib.suppress(ApiError):  # too many commands are waiting: at the next look
                     await replicas.commands.retry_offline()
             if self._is_back or replicas.strays.needs_classification:

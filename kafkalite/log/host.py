@@ -35,6 +35,13 @@ class LogHost(Protocol):
         """It is known whether the log or the disk has failed: lost replicas may be recreated (`DirFailures.restart_refusal`)."""
         return
 
+    def gives_way(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log in service may lack committed records, and neither serves nor copies: a more complete one may take its place."""
+
+    def replaced(self, old: PartitionLog, new: PartitionLog) -> None:
+        """`new`, which is more complete, has taken the place of `old`, which gave way."""
+        return
+
     def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
         """A log has moved to another disk: `new` has taken the place of `old`."""
         return

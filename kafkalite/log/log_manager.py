@@ -80,7 +80,7 @@ class LogManager:
         for path in config.log_dirs:
             disk.separate(path)
         self.removals = Removals(pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms)
-        reopening = Reopening(pool, disk, clock)
+        reopening = Reopening(pool, disk, clock, self.removals)
         self.failures = DirFailures(pool, disk, clock, self.removals, reopening)
         self.offsets = OffsetCheckpoints(pool, self.failures, self.removals)
         self._failure_handler = LogDirFailureHandler(
@@ -246,5 +246,9 @@ class NoHost(LogHost):
         return True
 
     def is_elsewhere(self, stray: Stray) -> bool:
+        """See LogHost."""
+        return False
+
+    def gives_way(self, topic_partition: TopicPartition) -> bool:
         """See LogHost."""
         return False

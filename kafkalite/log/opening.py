@@ -267,7 +267,7 @@ class Opening:
     ) -> int:
         """Take an offline directory into service again, with what is in it now; how many logs were found.
 
-        A log that this node has elsewhere by now is set aside.
+        A log that this node has elsewhere by now is set aside; or the other one, if that is less complete and gives way.
 
         Raises:
             ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
@@ -302,8 +302,7 @@ class Opening:
                 except StorageError as error:
                     _log.error("log.not_set_aside", path=log.path, error=str(error))
             else:
-                self._pool.forget_offline(log.topic_partition)
-                self._pool.put(log)
+                self._removals.put_in_place(log)
         self._set_aside_replaced()
         self._resume_moves()
         self._supervisor.spawn(f"watch {directory}", self._failure_handler.watch(log_dir, self._probe_interval_s))
@@ -311,11 +310,11 @@ class Opening:
         return len(found)
 
     def _is_second(self, log: PartitionLog) -> bool:
-        """Whether this node has the partition elsewhere: in service; failed, and at least as far; on another disk that is offline, and
-        further; or of a later topic."""
+        """Whether this node has the partition elsewhere: in service, unless it may be older and gives way; failed, and at least as far;
+        on another disk that is offline, and further; or of a later topic."""
         tp = log.topic_partition
         if tp in self._pool.logs:
-            return True
+            return not self._pool.gives_way_to(log)
         failed = self._pool.failed(tp)
         if failed is not None:
             return failed.log is None or failed.log.topic_id != log.topic_id or failed.log.extent >= log.extent
@@ -441,10 +440,12 @@ class Opening:
             self._supervisor.spawn("logs.reopen", self._reopen_failed(), Policy.ISOLATED)
 
     def _set_aside_replaced(self) -> None:
-        """Failed logs whose partitions came back with another disk."""
+        """Failed logs whose partitions came back with another disk, unless that log may be older."""
         for log_dir in self._pool.online():
             for tp in [
-                tp for tp, failed in log_dir.failed.items() if tp in self._pool.logs and not failed.is_under_check
+                tp
+                for tp, failed in log_dir.failed.items()
+                if tp in self._pool.logs and not self._pool.host.gives_way(tp) and not failed.is_under_check
             ]:
                 with contextlib.suppress(StorageError):  # it was reported
                     self._failures.take_failed_away(tp, STRAY_SUFFIX)

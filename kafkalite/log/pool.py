@@ -166,6 +166,12 @@ class LogPool:
         is_here = topic_partition in self.logs or self.failed(topic_partition) is not None
         return path in self.dirs and self.dirs[path].online and not is_here
 
+    def gives_way_to(self, log: PartitionLog) -> bool:
+        """Whether the log of its partition that is in service is less complete, and gives way."""
+        other = self.logs[log.topic_partition]
+        is_better = log.topic_id == other.topic_id and log.extent > other.extent
+        return is_better and self.host.gives_way(log.topic_partition)
+
     def is_doubtful(self, topic_partition: TopicPartition) -> bool:
         log = self.logs.get(topic_partition)
         return log is not None and topic_partition in self.dirs[log.directory].doubts.logs

@@ -6,6 +6,7 @@ delay, too, but only when their records are known to be in sync elsewhere, or on
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 
@@ -72,6 +73,20 @@ class Removals:
             self.keep(path, log.topic_id, log.size_bytes)
         else:
             self.later(path, delay_ms, is_dir=True)
+
+    def put_in_place(self, log: PartitionLog) -> None:
+        """A log comes into service. One that gives way to it (`LogPool.gives_way_to`) is set aside."""
+        tp = log.topic_partition
+        self._pool.forget_offline(tp)
+        older = self._pool.take(tp)
+        self._pool.put(log)
+        if older is None:
+            return
+        _log.error("log.twice", partition=str(tp), kept=log.path, stray=older.path)
+        self._pool.dirs[older.directory].doubts.logs.discard(tp)
+        self._pool.host.replaced(older, log)
+        with contextlib.suppress(StorageError):  # it was reported
+            self.set_aside(older, STRAY_SUFFIX, 0)
 
     async def sync(self) -> bool:
         """What was set aside stays so through a loss of power; False if that cannot be said of a directory in service."""

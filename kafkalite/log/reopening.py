@@ -25,6 +25,7 @@ from kafkalite.log.loader import load_apart
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
+from kafkalite.log.removals import Removals
 from kafkalite.log.segment import Segment
 from kafkalite.model import TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -48,8 +49,9 @@ class NotSound(Exception):
 class Reopening:
     """Checks failed logs again."""
 
-    def __init__(self, pool: LogPool, disk: Disk, clock: Clock) -> None:
+    def __init__(self, pool: LogPool, disk: Disk, clock: Clock, removals: Removals) -> None:
         self._pool = pool
+        self._removals = removals
         self._disk = disk
         self._clock = clock
 
@@ -130,14 +132,15 @@ class Reopening:
             _log.error("log.kept_offline", partition=str(failed.topic_partition), path=failed.path, error=str(error))
             return False
         log, tp = found[0], failed.topic_partition
-        if not log_dir.online or log_dir.failed.get(tp) is not failed or tp in self._pool.logs:
+        is_second = tp in self._pool.logs and not self._pool.gives_way_to(log)
+        if not log_dir.online or log_dir.failed.get(tp) is not failed or is_second:
             log.close()
+            failed.next_check = self._clock.monotonic() + _PAUSE_MAX_S
             return False
         del log_dir.failed[tp]
         log_dir.reopened.setdefault(tp, []).append(self._clock.monotonic())
         del log_dir.reopened[tp][:-16]
-        self._pool.forget_offline(tp)
-        self._pool.put(log)
+        self._removals.put_in_place(log)
         _log.warning("log.opened_again", partition=str(tp), path=log.path, log_end_offset=log.log_end_offset)
         return True
 

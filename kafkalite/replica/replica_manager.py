@@ -12,7 +12,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
-from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, Offset, TopicPartition
+from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, NO_TOPIC_ID, Offset, TopicPartition
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consumer_fetch import ConsumerFetchHandler
 from kafkalite.replica.decisions import strays
@@ -265,6 +265,20 @@ class ReplicaManager:
     def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
         """See HostedPartitions.exchanged."""
         self.hosted.exchanged(old, new)
+
+    def gives_way(self, topic_partition: TopicPartition) -> bool:
+        """See LogHost."""
+        partition = self.hosted.get(topic_partition)
+        if partition is None:
+            return self._logs.pool.is_doubtful(topic_partition)
+        is_complete = self._identity()[0] in (*partition.isr, *partition.elr) and not partition.is_doubtful
+        return partition.leader is None and partition.leader_id == NO_LEADER and not is_complete
+
+    def replaced(self, old: PartitionLog, new: PartitionLog) -> None:
+        """See LogHost."""
+        partition = self.hosted.get(old.topic_partition)
+        if partition is not None and partition.log is old:
+            self.roles.take_log(partition, new)
 
     # --- what happens to replicas (kafkalite.replica.hosted) ---------------------------------------
 

@@ -36,6 +36,7 @@ from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.partition_log import PartitionLog
 
 _log = get_logger(__name__)
 
@@ -174,6 +175,18 @@ class Roles:
             self._logs.pool.doubt(key, is_doubtful=True)
         self._doubts.on_hosted(partition)
         return partition
+
+    def take_log(self, partition: Partition, log: PartitionLog) -> None:
+        """A more complete copy of the replica's log has come into service. Nobody leads: the controller chooses again."""
+        self._fetchers.stop(partition.topic_partition)
+        log.config = partition.config
+        partition.log = log
+        partition.follower_high_watermark = self._logs.offsets.high_watermark(partition.topic_partition)
+        self._hosted.changed(partition)
+        self._doubts.on_hosted(partition)
+        detail = f"{log.path} is back, is more complete, and ends at {log.log_end_offset}"
+        self._hosted.history.record(str(partition.topic_partition), "replica.back", detail)
+        self._offline_replicas.can_lead(partition)
 
     def _host_offline(self, key: TopicPartition, state: PartitionState, error: StorageError) -> Partition:
         """A replica of ours whose log cannot be reached: answers KAFKA_STORAGE_ERROR until it is recreated."""

@@ -206,6 +206,35 @@ def test_an_older_copy_on_another_disk_does_not_lead(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
+def test_the_newer_copy_comes_back_before_a_leader_is_chosen_by_the_older_one(seed: int) -> None:
+    """As before, but the two others lose their power, and the disk with the newer copies comes back by `admin disk online`, without a restart:
+    it has all that was acknowledged, and nobody else surely has. What it has became strays, and the most complete of the rest led."""
+    first, second, last = nodes(seed)
+    faults = (
+        Fault(9.0, FaultKind.CRASH, last, 0.3),
+        Fault(9.001, FaultKind.POWER, first, 6.0),
+        Fault(9.002, FaultKind.POWER, second, 6.5),
+    )
+    seen: list[str] = []
+    simulation = Simulation(dataclasses.replace(plan(seed, *faults), log_dirs=("/data1", "/data2")), watch=seen.append)
+    starts = 0
+
+    def refuse(kind: str, path: str) -> None:
+        nonlocal starts
+        now = simulation.world.loop.time()
+        starts += kind == "lock" and path.startswith("/data2/")
+        if (2 < now < 9 and path.startswith("/data1")) or (starts > 1 and now < 12 and path.startswith("/data2")):
+            raise OSError(errno.EIO, "injected", path)
+
+    simulation.world.host(last).disk.was_faulty = True
+    simulation.world.host(last).disk.on_operation = refuse
+    simulation.world.loop.call_at(12.1, simulation.faults.bring_back, last, context=simulation._outside)
+    result = simulation.run()
+    assert any("replica.restarted" in line for line in seen) and any("log.twice" in line for line in seen)
+    assert result.violation is None, result.line()
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_a_disk_that_returns_without_its_logs_is_not_waited_for(seed: int) -> None:
     """It did not answer as its node started, so its logs were waited for like those of the others in doubt; and they were still when the disk
     was back, without them. What was written had reached the disks."""

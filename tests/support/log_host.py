@@ -28,6 +28,8 @@ class LogHostDouble(NoHost):
         self.on_log_failed: Callable[[TopicPartition, StorageError], object] = lambda tp, error: None
         self.on_examined: Callable[[str], object] = lambda directory: None
         self.on_exchanged: Callable[[PartitionLog, PartitionLog], object] = lambda old, new: None
+        self.giving_way: Callable[[TopicPartition], bool] = manager.pool.is_doubtful
+        self.on_replaced: Callable[[PartitionLog, PartitionLog], object] = lambda old, new: None
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         return self.hw_of(topic_partition)
@@ -46,6 +48,12 @@ class LogHostDouble(NoHost):
 
     def examined(self, directory: str) -> None:
         self.on_examined(directory)
+
+    def gives_way(self, topic_partition: TopicPartition) -> bool:
+        return self.giving_way(topic_partition)
+
+    def replaced(self, old: PartitionLog, new: PartitionLog) -> None:
+        self.on_replaced(old, new)
 
     def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
         self.on_exchanged(old, new)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import re
 
 import pytest
 
 from kafkalite.log.log_dir import dir_error
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import LeaderEpoch, Offset, TopicId
+from tests.support.log_host import LogHostDouble
 from tests.support.logs import TOPIC_ID, batch
 from tests.unit.log.failing_logs import CONFIG, T0, Host, an_error, filled
 
@@ -78,6 +80,48 @@ async def test_a_copy_that_was_away_does_not_take_the_place_of_one_on_a_disk_tha
     assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
     log = manager.get(T0)
     assert log is not None and log.directory == "/d1" and log.log_end_offset == 8 and manager.pool.doubtful() == []
+
+
+@pytest.mark.parametrize("refused", ["lock", "open"])
+@pytest.mark.parametrize("case", ["gives way", "trusted", "in use", "shorter", "other topic"])
+async def test_a_better_copy_that_comes_back_takes_the_place_of_one_in_doubt(case: str, refused: str) -> None:
+    """The node began with a copy from before, and without the disk that has the newer one, or without this log of it. That became a stray when
+    it was back: the leader was chosen by what the older one has."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    await filled(manager, 6 if case != "shorter" else 8, directory="/d1").flush()
+    manager.failures.dir_failed(dir_error(manager.pool.dirs["/d1"], "a write", OSError(errno.EIO, "an error")))
+    newer = manager.placing.create(T0, TOPIC_ID if case != "other topic" else PRESENT, CONFIG, directory="/d2")
+    for number in range(8 if case != "shorter" else 6):
+        newer.append_as_leader(batch([f"value {number}"]), 1)
+    await newer.flush()
+    await manager.close(clean=False)
+    host.disk.refuse = lambda kind, path: errno.EIO if kind == refused and re.match(r"/d2/(\.lock|t-0/)", path) else 0
+    manager = await host.manager(t=TOPIC_ID)
+    older = manager.get(T0)
+    assert older is not None and older.directory == "/d1"
+    manager.pool.doubt(T0, is_doubtful=case != "trusted")
+    double = manager.pool.host
+    assert isinstance(double, LogHostDouble)
+    if case == "in use":
+        double.giving_way = lambda tp: False
+    heard: list[tuple[object, object]] = []
+    double.on_replaced = lambda old, new: heard.append((old, new))
+    host.disk.refuse = lambda kind, path: 0
+    await manager.opening.bring_online("/d2", "cluster", 1, {})
+    manager.opening.reopen_failed()
+    log = manager.get(T0)
+    assert log is not None
+    if case == "gives way":
+        assert heard == [(older, log)] and log.directory == "/d2" and log.log_end_offset == 8
+        assert manager.pool.doubtful() == []
+        assert [stray.directory for stray in manager.removals.strays()] == ["/d1"]
+    else:
+        assert log is older and heard == [] and not manager.opening._reopening.is_due()
+        assert manager.pool.doubtful() == [T0] * (case != "trusted")
+        double.giving_way = lambda tp: False
+        manager.opening.reopen_failed()
+        assert [stray.directory for stray in manager.removals.strays()] == ["/d2"]
 
 
 async def test_a_log_that_comes_back_with_fewer_records_than_it_had_is_in_doubt() -> None:
