@@ -169,6 +169,18 @@ BUGS: dict[str, Plan] = {
     "disk-away": with_drained_nodes(
         plan(1, *(Fault(2.0 + 5.0 * n, FaultKind.DISK, f"node{1 + n}", 9.0) for n in range(4)))
     ),
+    # One is stopped, and its directory copied; two die, one after the other, when it is back; it is killed, and begins with the copy.
+    "old-copy": plan(
+        1,
+        Fault(2.002, FaultKind.OLD_COPY, NODES[0], 10.0),
+        Fault(6.0, FaultKind.CRASH, NODES[1], 11.0),
+        Fault(9.0, FaultKind.CRASH, NODES[2], 7.0),
+    ),
+    # Keys are deleted while one is away; nothing of them is left elsewhere when it is back.
+    "tombstones": dataclasses.replace(
+        with_transactions(plan(1, Fault(6.0, FaultKind.AWAY, NODES[0], 10.0))),
+        keyed="compact",
+    ),
     # A topic goes and comes back while no node hears ZooKeeper; a node that was not in sync wants to be in sync after that.
     "put-back": dataclasses.replace(
         plan(

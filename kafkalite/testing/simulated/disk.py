@@ -110,6 +110,18 @@ class SimDisk(PathFaults):
         found = self._tree.find(path)
         return sorted(found.children) if isinstance(found, Directory) else []
 
+    def copy_of(self, path: str) -> Directory:
+        """A copy of a directory as programs see it, with all that is in it."""
+        return self._tree.directory(path).deep_copy()
+
+    def put_back(self, path: str, copy: Directory) -> None:
+        """The directory is this copy now, also after a loss of power."""
+        self.sync_names()
+        content = copy.deep_copy()
+        for tree in (self._tree, self._durable):
+            parent, name = tree.parent(path)
+            parent.children[name] = content.copy()
+
     def flip_bit(self, path: str, offset: int) -> None:
         """Rot: on the platter and in the cache, unseen by the programs."""
         node = self._tree.find(path)
@@ -218,6 +230,10 @@ class SimDisk(PathFaults):
         """The journal is one: a directory's names become durable with everything that was changed before."""
         self.operation("sync_dir", path)
         self._tree.directory(path)
+        self.sync_names()
+
+    def sync_names(self) -> None:
+        """All names are on the platter."""
         for change in self._journal:
             change(self._durable)
         self._journal.clear()

@@ -23,6 +23,12 @@ class SimInode:
         #: The page cache does not have it (any more).
         self.is_cold = False
 
+    def copy(self) -> SimInode:
+        """Another file with the same content, which is on the platter."""
+        twin = SimInode()
+        twin.cached, twin.durable, twin.modified_ms = bytearray(self.cached), bytearray(self.cached), self.modified_ms
+        return twin
+
     def write(self, offset: int, data: bytes) -> None:
         _apply(self.cached, offset, data)
         self.pending.append((offset, data))
@@ -70,6 +76,15 @@ class Directory:
         twin = Directory()
         twin.children = {
             name: child.copy() if isinstance(child, Directory) else child for name, child in self.children.items()
+        }
+        return twin
+
+    def deep_copy(self) -> Directory:
+        """With files of its own."""
+        twin = Directory()
+        twin.children = {
+            name: child.deep_copy() if isinstance(child, Directory) else child.copy()
+            for name, child in self.children.items()
         }
         return twin
 

@@ -104,6 +104,9 @@ class FaultInjector:
         if fault.kind is FaultKind.LAST_MAN:
             await self.more.last_man(name, fault.for_s)
             return
+        if fault.kind is FaultKind.OLD_COPY:
+            await self.more.old_copy(fault, name)
+            return
         if fault.kind is FaultKind.DISK:
             undo = self._fail_disk(fault, name)
         elif fault.kind is FaultKind.HANG:
@@ -209,7 +212,7 @@ class FaultInjector:
             return world.zookeeper.start
         others = [each for each in world.hosts if each != name]
         nodes = [each for each in simulation.nodes if each != name]
-        if kind is FaultKind.CRASH:
+        if kind in (FaultKind.CRASH, FaultKind.AWAY):
             if not simulation.nodes[name].alive:
                 return None
             world.crash(name)

@@ -172,6 +172,50 @@ class MoreFaults:
         for each in stopped:
             simulation.start_node(each)
 
+    # --- copies ----------------------------------------------------------------------------------
+
+    async def old_copy(self, fault: Fault, name: str) -> None:
+        """A log directory is copied while its node is down, and the copy is put back while it is down again."""
+        simulation, disk = self._simulation, self._world.host(name).disk
+        directories, number = simulation.plan.log_dirs, round(fault.at_s * 1_000)
+        target = directories[number // 4 % len(directories)]
+        source = directories[number // 8 % len(directories)] if number // 16 % 4 == 0 else target
+        if disk.is_failing or not await self._take_down(name, is_clean=number % 2 == 0):
+            return
+        copy = disk.copy_of(source)
+        simulation.start_node(name)
+        await asyncio.sleep(fault.for_s)
+        # It must be down when that is asked: meanwhile it may become the only one that is in sync.
+        if disk.is_failing or not await self._take_down(name, is_clean=number // 2 % 2 == 0):
+            return
+        if self.may_lose_power(name, last=True) and not self._has_alone(name):
+            self._world.loop.trace(f"fault {fault.kind.value} {name} {source} {target}")
+            simulation.faults.applied += 1
+            disk.put_back(target, copy)
+            simulation.power_lost[name] = self._world.loop.time()
+        simulation.start_node(name)
+
+    async def _take_down(self, name: str, *, is_clean: bool) -> bool:
+        """False if it is down for another reason."""
+        simulation = self._simulation
+        if not simulation.nodes[name].alive:
+            return False
+        if is_clean:
+            await simulation.stop_node(name)
+        else:
+            self._world.crash(name)
+        return not simulation.nodes[name].alive
+
+    def _has_alone(self, name: str) -> bool:
+        """Whether no other node is in sync, or eligible, of a partition of an internal topic: `may_lose_power` looks at the others."""
+        simulation = self._simulation
+        number = simulation.plan.node_names.index(name) + 1
+        return any(
+            number in state.isr and not {*state.isr, *state.elr} - {number}
+            for partition, state in simulation.zk.states.items()
+            if partition[0] not in simulation.plan.all_topics
+        )
+
     # --- operators -------------------------------------------------------------------------------
 
     def _order(self, order: Callable[[AsyncClient], Coroutine[Any, Any, object]], *, until_taken: bool = False) -> None:

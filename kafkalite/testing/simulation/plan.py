@@ -51,6 +51,11 @@ class FaultKind(Enum):
     ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
     LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
     FULL = "full"  # its disks have no room left for `for`. Not drawn
+    #: One of its log directories is copied while it is down, and replaced by the copy `for` later, while it is down again; where another replica has
+    #: all. How it went down, and which directory, by the moment: stopped or killed; with two, now and then the other one's copy.
+    OLD_COPY = "old_copy"
+    #: As CRASH, for longer than deletions are kept in the topic KEYED; keys come to an end there.
+    AWAY = "away"
     THREADS = "threads"  # its host starts no thread for `for`: no sync, no work off the loop. Drawn by harsh plans
     #: Not at a time: some batches of a transactional client arrive after the end of the transaction (transaction_workload).
     LATE_BATCH = "late_batch"
@@ -270,6 +275,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         hangs = ()
     overtaken = _draw_overtaken(seed, nodes, fault_time_s, session_ms / 1000, only)
     clocks = _draw_clocks(seed, nodes, fault_time_s, only)
+    away = _draw_away(seed, nodes, fault_time_s, only, keyed=bool(keyed))
     patience_ms = more.choice((600_000, 600_000, 600_000, 4_000))
     if more.random() < 0.25:
         topics[LONE] = 1
@@ -303,7 +309,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         move_limits=choice.choice(((0, 0, 0), (1, 1, 1), (1, 2, 1), (2, 3, 0)))
         if orders and not is_drained
         else (0, 0, 0),
-        faults=tuple(sorted((*faults, *extra, *hangs, *overtaken, *clocks), key=lambda fault: fault.at_s)),
+        faults=tuple(sorted((*faults, *extra, *hangs, *overtaken, *clocks, *away), key=lambda fault: fault.at_s)),
         keyed=keyed,
         transactions=transactions,
         late_batches=only is None or FaultKind.LATE_BATCH in only,
@@ -367,6 +373,25 @@ def _draw_clocks(seed: int, nodes: int, time_s: float, only: frozenset[FaultKind
         )
         for _ in range(count)
     )
+
+
+def _draw_away(
+    seed: int, nodes: int, time_s: float, only: frozenset[FaultKind] | None, *, keyed: bool
+) -> tuple[Fault, ...]:
+    """A node is away for long, or comes back with what it had before."""
+    source = random.Random(f"{seed}/away")
+    kinds = [FaultKind.OLD_COPY] + [FaultKind.AWAY] * keyed
+    count = source.choice((0, 0, 0, 1, 2)) if only is None else 4
+    faults = [
+        Fault(
+            round(source.uniform(1.0, time_s * 0.6), 3),
+            source.choice(kinds),
+            source.choice(["leader", *(f"node{number}" for number in range(1, nodes + 1))]),
+            round(source.uniform(2.0, 15.0), 3),
+        )
+        for _ in range(count)
+    ]
+    return tuple(fault for fault in faults if only is None or fault.kind in only)
 
 
 def _draw_groups(seed: int) -> tuple[int, bool, int]:

@@ -104,6 +104,17 @@ class TransactionHistory:
             if transaction.outcome is TransactionOutcome.UNKNOWN and missing and len(missing) < len(mine):
                 raise Violation(f"a transaction is there as a whole or not at all: {partition}: {missing[0]}")
 
+    def replica(self, where: str, partition: Partition, records: list[tuple[int, str]]) -> None:
+        """All that a replica has of a compacted partition, also of aborted transactions: it may lead."""
+        found = {record: at for at, record in records if record in self._of and self._may_be_there_at_all(record)}
+        try:
+            self._last_of_keys(partition, found, begin=1)
+        except Violation as violation:
+            raise Violation(f"{violation}; in the log on {where}") from None
+
+    def _may_be_there_at_all(self, record: str) -> bool:
+        return self._of[record].outcome is not TransactionOutcome.ABORTED
+
     def _last_of_keys(self, partition: Partition, found: dict[str, int], begin: int) -> None:
         for (where, key), writes in self.keys.items():
             if where != partition:
@@ -136,4 +147,4 @@ class TransactionHistory:
         return self._of[write.record].outcome
 
     def _may_be_there(self, write: TransactionWrite) -> bool:
-        return self._outcome(write) is not TransactionOutcome.ABORTED
+        return self._may_be_there_at_all(write.record)

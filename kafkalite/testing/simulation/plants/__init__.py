@@ -38,6 +38,8 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "put-back": replication.put_back_is_as_before,
     "requests": replication.requests_are_read_once,
     "put-back-new": replication.leaders_keep_what_they_know,
+    "old-copy": storage.trusts_old_copies,
+    "tombstones": storage.tombstones_for_a_while,
     "disk-away": storage.forgets_offline_disks,
     "lost": coordinators.connections_that_stay,
     "away": replication.fetching_is_in_sync,

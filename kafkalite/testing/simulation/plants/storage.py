@@ -8,6 +8,7 @@ from typing import Any
 from kafkalite.errors import ApiError
 from kafkalite.log import checkpoints, cleaner, loader, partition_log, producer_state, retention
 from kafkalite.log.dir_failures import DirFailures
+from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir
@@ -21,6 +22,7 @@ from kafkalite.log.segment import Segment
 from kafkalite.log.transaction_index import TransactionIndex
 from kafkalite.model import INTERNAL_TOPICS, Offset, TopicPartition
 from kafkalite.replica.log_starts import LogStarts
+from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.testing.simulation.plants.patch import Patch
 
 
@@ -139,6 +141,16 @@ def cuts_beside_a_swap(patch: Patch) -> None:
         self._swap = ""
 
     patch(LocalLog, "drop_swap", planted)
+
+
+def trusts_old_copies(patch: Patch) -> None:
+    """ADR 16: a log directory counts as the one that the node had when it ran last."""
+    patch(UncertainEnds, "_last_start", lambda self: 2**62)
+
+
+def tombstones_for_a_while(patch: Patch) -> None:
+    """ADR 76: a tombstone goes after delete.retention.ms, as in Kafka, whoever is away."""
+    patch(ReplicaManager, "all_in_sync", lambda self, topic_partition: True)
 
 
 def forgets_offline_disks(patch: Patch) -> None:

@@ -18,11 +18,13 @@ from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.testing.simulation.checkers.transactions import KnownTransaction, TransactionHistory, TransactionOutcome
-from kafkalite.testing.simulation.plan import KEYED, LEDGER, Plan
+from kafkalite.testing.simulation.plan import KEYED, LEDGER, FaultKind, Plan
 from kafkalite.testing.simulation.workloads.kafka import NONE, Refused, SimKafkaClient, Unanswered
 
 _TRANSACTION_TIMEOUT_MS = 8_000
 _KEYS = 5
+#: Where keys come to an end: transactions until there are others. In the second half of them they are deleted.
+_LIFE = 12
 #: The protocol's versions of a client before KIP-890.
 _PRODUCE, _ADD, _END, _INIT, _FETCH = 9, 3, 3, 4, 11
 #: The repetitions of a request before the client gives up.
@@ -192,7 +194,10 @@ class TransactionWorkload:
             if topic == KEYED:
                 # The record's name is in the key's place of a header, so that a deletion has one, too.
                 key = f"{self.name}-{source.randrange(_KEYS)}"
-                if source.random() < 0.25:
+                is_end = False
+                if any(fault.kind is FaultKind.AWAY for fault in self._plan.faults):
+                    key, is_end = f"{self._count // _LIFE}-{key}", self._count % _LIFE >= _LIFE // 2
+                if source.random() < 0.25 or is_end:
                     value = None
                 self._history.writes((topic, partition), key, record, is_delete=value is None)
             self._history.sends(transaction, (topic, partition), record)
