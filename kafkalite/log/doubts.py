@@ -32,8 +32,10 @@ class UncertainEnds:
         self._boot = f"{directory}/{checkpoints.BOOT}"
         self._starts_path = f"{directory}/{checkpoints.STARTS}"
         self.logs: set[TopicPartition] = set()
-        #: None: the list of an earlier process cannot be read, and any log may have been in it.
-        self._saved: frozenset[TopicPartition] | None = frozenset()
+        #: Those of them that are older copies.
+        self.older: set[TopicPartition] = set()
+        #: As in the file: 1 for an older copy. None: the list of an earlier process cannot be read, and any log may have been in it.
+        self._saved: Mapping[TopicPartition, int] | None = {}
         #: The host may have been without power, or the file system unmounted, since the directory was last in use; and there is no marker
         #: of a clean stop.
         self.has_rebooted = self.lost_power = False
@@ -45,11 +47,12 @@ class UncertainEnds:
 
     def open(self, *, clean: bool, is_new: bool, starts: int) -> None:
         """Read the files of an earlier process. `starts`: how many of this node ZooKeeper knows, without this one."""
-        self.logs, self._saved, self._is_decided = set(), frozenset(), False
+        self.logs, self.older, self._saved, self._is_decided = set(), set(), {}, False
         if self._disk.exists(self._path):
             try:
-                self.logs = set(checkpoints.decode_offsets(self._disk.read_file(self._path)))
-                self._saved = frozenset(self.logs)
+                self._saved = checkpoints.decode_offsets(self._disk.read_file(self._path))
+                self.logs = set(self._saved)
+                self.older = {tp for tp, is_older in self._saved.items() if is_older}
             except checkpoints.MalformedCheckpoint as error:
                 _log.error("checkpoint.damaged", file=self._path, error=str(error))
                 self._saved = None
@@ -96,6 +99,8 @@ class UncertainEnds:
         self.logs.update(log.topic_partition for log in logs if lacks_bytes(log, high_watermarks))
         if self.is_behind or self._saved is None:
             self.logs |= there
+        if self.is_behind:
+            self.older |= there
         self.logs &= there
         self.save(durable=True)
         boot = self._disk.page_cache_id(self._directory)
@@ -112,10 +117,9 @@ class UncertainEnds:
 
     def save(self, *, durable: bool) -> None:
         """Write them if they have changed. A doubt that is over may stay in the file for a while, which is safe."""
-        logs = frozenset(self.logs)
+        logs = {tp: int(tp in self.older) for tp in frozenset(self.logs)}
         if logs != self._saved:
-            data = checkpoints.encode_offsets(dict.fromkeys(logs, 0))
-            self._disk.write_file_atomic(self._path, data, durable=durable)
+            self._disk.write_file_atomic(self._path, checkpoints.encode_offsets(logs), durable=durable)
             self._saved = logs
 
 

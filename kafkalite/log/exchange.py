@@ -34,6 +34,8 @@ class LogExchange:
             after.high_watermarks[tp] = before.high_watermarks[tp]
         if tp in before.doubts.logs:
             after.doubts.logs.add(tp)
+            if tp in before.doubts.older:
+                after.doubts.older.add(tp)
             self._offsets.save_doubts(durable=True)
         # While `old` is in service: what fails here may take the disk of `new` offline, and nothing must have changed then.
         self._offsets.write(after, checkpoints.HIGH_WATERMARKS, after.high_watermarks, durable=False)

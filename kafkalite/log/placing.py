@@ -59,6 +59,7 @@ class Placing:
         assert topic_partition not in self._pool.logs
         for log_dir in self._pool.dirs.values():
             log_dir.doubts.logs.discard(topic_partition)
+            log_dir.doubts.older.discard(topic_partition)
         self._failures.take_failed_away(topic_partition, STRAY_SUFFIX)
         refusal: StorageError | None = None
         for log_dir in self._by_preference(topic_partition):

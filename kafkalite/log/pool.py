@@ -176,6 +176,15 @@ class LogPool:
         log = self.logs.get(topic_partition)
         return log is not None and topic_partition in self.dirs[log.directory].doubts.logs
 
+    def is_older_copy(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log is in doubt because its directory was put back from an earlier time."""
+        log = self.logs.get(topic_partition)
+        return (
+            self.is_doubtful(topic_partition)
+            and log is not None
+            and topic_partition in self.dirs[log.directory].doubts.older
+        )
+
     def doubt(self, topic_partition: TopicPartition, *, is_doubtful: bool) -> None:
         """Record that a log may lack committed records, or that it has caught up. Saved with the high watermarks."""
         log = self.logs.get(topic_partition)

@@ -100,6 +100,12 @@ class Roles:
                 partition = self._recreate(partition, state)
             if partition is None:
                 partition = self._start_replica(key, state)
+            if self._begins_again(partition, state):
+                _log.warning("replica.begins_again", partition=str(key), log_end_offset=partition.log.log_end_offset)
+                self.stop(partition)
+                partition = None
+                self._logs.set_stray(key)
+                partition = self._start_replica(key, state)
             if partition.storage_error is not None:
                 self._offline_replicas.on_command(partition, state)
                 return ErrorCode.KAFKA_STORAGE_ERROR
@@ -175,6 +181,17 @@ class Roles:
             self._logs.pool.doubt(key, is_doubtful=True)
         self._doubts.on_hosted(partition)
         return partition
+
+    def _begins_again(self, partition: Partition, state: PartitionState) -> bool:
+        """Whether the log is an older copy of a compacted one, and another replica, which is in sync, leads: it would never get the
+        tombstones that have gone since (ADR 76). Outside of the ISR, as a replica on a disk that has failed (invariant F28)."""
+        is_outside = self._identity()[0] not in (state.leader, *state.isr, *state.elr)
+        return (
+            is_outside
+            and state.leader != NO_LEADER
+            and "compact" in partition.config.cleanup_policy
+            and self._logs.pool.is_older_copy(partition.topic_partition)
+        )
 
     def take_log(self, partition: Partition, log: PartitionLog) -> None:
         """A more complete copy of the replica's log has come into service. Nobody leads: the controller chooses again."""

@@ -208,3 +208,28 @@ def test_a_leader_that_keeps_what_it_knew_of_replicas_outside_of_the_isr_is_foun
 ) -> None:
     PLANTS["outside"](monkeypatch.setattr)
     assert any(dead_disk_at(moment).violation is not None for moment in MOMENTS)
+
+
+@pytest.mark.checklist("F14")
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_deleted_key_does_not_come_back_with_an_older_copy(seed: int) -> None:
+    """The tombstones had gone when all were in sync: the copy had the values, continued behind the tombstones, and was in sync."""
+    drawn = plan(
+        Fault(6.002, FaultKind.OLD_COPY, "node1", 10.0),
+        Fault(17.5, FaultKind.AWAY, "node2", 0.5),  # keys come to an end
+        seed=seed,
+        fault_time_s=20.0,
+        keyed="compact",
+        transactions=2,
+        late_batches=False,
+        orders=False,
+    )
+    settings = {
+        **drawn.settings,
+        "transaction.state.log.num.partitions": 2,
+        "offsets.topic.num.partitions": 1,
+        "log.cleaner.backoff.ms": 1_000,
+        "log.retention.check.interval.ms": 1_500,
+    }
+    result = Simulation(dataclasses.replace(drawn, settings=settings)).run()
+    assert result.violation is None, result.line()

@@ -278,6 +278,9 @@ async def test_an_old_copy_of_a_node_that_was_stopped_is_in_doubt() -> None:
     host.disk.process_crash()
     manager = await host.manager(starts=3)
     assert manager.pool.doubtful() == [tp(0)] and not manager.pool.lost_power
+    assert manager.pool.is_older_copy(tp(0)), "until it has begun again, or has caught up"
+    manager.pool.doubt(tp(0), is_doubtful=False)
+    assert not manager.pool.is_older_copy(tp(0))
 
 
 async def test_an_old_copy_is_in_doubt_though_it_is_flushed_before_acknowledgement() -> None:
