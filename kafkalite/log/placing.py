@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from collections.abc import Collection
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
@@ -33,6 +35,15 @@ class Placing:
         self._clock = clock
         self._failure_handler = failure_handler
         self._failures = failures
+
+    def doubt_ahead(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Logs that are missing, and that `create` is about to make again in doubt: one write of each directory for all of them. Where that
+        fails, `create` tries it again, and reports it. On the loop."""
+        missing = [tp for tp in topic_partitions if tp not in self._pool.logs]
+        for log_dir in self._pool.online() if missing else ():
+            log_dir.doubts.logs.update(missing)
+            with contextlib.suppress(OSError):
+                log_dir.doubts.save(durable=True)
 
     def create(
         self,

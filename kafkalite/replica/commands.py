@@ -190,6 +190,7 @@ class Commands:
     async def _apply_all(self, states: Sequence[PartitionState], cause: str) -> list[PartitionError]:
         refusals: list[PartitionError] = []
         epoch = self.controller_epoch
+        self._roles.doubt_lost_logs(states)
         for position, state in enumerate(states):
             error = self._roles.apply(state, cause)
             if error is not ErrorCode.NONE:
@@ -198,7 +199,8 @@ class Commands:
                 await asyncio.sleep(0)
                 if self.controller_epoch > epoch:  # a new controller has spoken (UpdateMetadata): stop here
                     break
-        self._logs.offsets.save_doubts(durable=True)
+        # Those of replicas in sync are durable. The others begin without a log; a loss of power would put them in doubt again.
+        self._logs.offsets.save_doubts(durable=False)
         return refusals
 
     def retry_offline(self) -> Awaitable[None]:
@@ -206,16 +208,23 @@ class Commands:
         return self.queue.place(self._retry_offline)
 
     async def _retry_offline(self) -> None:
-        for position, (key, state) in enumerate(sorted(self._offline_replicas.commanded.items())):
+        commanded = self._offline_replicas.commanded
+        self._roles.doubt_lost_logs([state for key, state in commanded.items() if self._is_possible_now(key, state)])
+        for position, (key, state) in enumerate(sorted(commanded.items())):
             partition = self._hosted.get(key)
             if partition is None or partition.storage_error is None:
                 self._offline_replicas.forget(key)
-            elif self._offline_replicas.commanded.get(key) is state and not self._offline_replicas.refusal(
-                partition, state
-            ):
+            elif commanded.get(key) is state and self._is_possible_now(key, state):
                 self._roles.apply(state, "the disk is back, or another disk takes the replica")
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
+
+    def _is_possible_now(self, key: TopicPartition, state: PartitionState) -> bool:
+        """Whether an offline replica can do what was commanded for it."""
+        partition = self._hosted.get(key)
+        if partition is None or partition.storage_error is None:
+            return False
+        return not self._offline_replicas.refusal(partition, state)
 
     # --- stopping ------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ Each transition is done in one go, and never fails those of other partitions (in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -76,6 +76,16 @@ class Roles:
         self._isr_keeper = isr_keeper
         #: High watermarks of replicas that were stopped without being deleted.
         self.stopped_high_watermarks: dict[TopicPartition, Offset] = {}
+
+    def doubt_lost_logs(self, states: Collection[PartitionState]) -> None:
+        """Before the logs which `states` say that this node should have, and which are missing, are made again: a write for each would hold the
+        loop for long where a disk was replaced."""
+        lost = [
+            TopicPartition(state.topic, state.partition)
+            for state in states
+            if not state.is_new and doubts.should_have_had(state, self._identity()[0])
+        ]
+        self._logs.placing.doubt_ahead(lost)
 
     def apply(self, state: PartitionState, cause: str) -> ErrorCode:
         """One partition; never fails the others (invariant 13)."""

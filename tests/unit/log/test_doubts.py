@@ -9,6 +9,7 @@ from copy import deepcopy
 import pytest
 
 from kafkalite.config import TopicConfig
+from kafkalite.log.checkpoints import DOUBTFUL
 from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.log_manager import LogManager
 from tests.support.logs import TOPIC_ID, batch
@@ -303,3 +304,25 @@ async def test_a_new_directory_is_not_behind() -> None:
     host = Host("/d1")
     manager = await host.manager(starts=7)
     assert not manager.pool.lost_power and manager.pool.doubtful() == []
+
+
+async def test_the_doubts_about_many_missing_logs_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk was replaced: a write for each log would hold the loop for long."""
+    host = Host("/d1")
+    manager = await host.manager()
+    keys = [tp(number) for number in range(50)]
+    manager.placing.doubt_ahead(keys)
+    written: list[str] = []
+    write = host.disk.write_file_atomic
+
+    def noting(path: str, data: bytes, *, durable: bool = True) -> None:
+        written.append(path)
+        write(path, data, durable=durable)
+
+    monkeypatch.setattr(host.disk, "write_file_atomic", noting)
+    for key in keys:
+        manager.placing.create(key, TOPIC_ID, CONFIG, is_doubtful=True)
+    assert f"/d1/{DOUBTFUL}" not in written
+    host.disk.process_crash()
+    manager = await host.manager()
+    assert manager.pool.doubtful() == keys
