@@ -106,10 +106,11 @@ def init_producer(
         `known` itself when the request repeats one that was granted.
     """
     expected_id, expected_epoch = expected
-    if expected_id != NO_PRODUCER_ID and (expected_id, expected_epoch) != (known.producer_id, known.producer_epoch):
+    current = (known.producer_id, known.producer_epoch), producer_after(known)
+    if expected_id != NO_PRODUCER_ID and expected not in current:
         if not _is_repeated_init(known, expected_id, expected_epoch):
             raise api_error(ErrorCode.PRODUCER_FENCED)
-        if known.producer_epoch <= MAX_PRODUCER_EPOCH:
+        if known.producer_epoch <= MAX_PRODUCER_EPOCH and known.state not in PREPARED:
             return known
     if known.state in PREPARED:
         raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -143,7 +144,7 @@ def _is_repeated_init(known: Transaction, expected_id: int, expected_epoch: int)
         return False
     if known.state is TransactionState.EMPTY:
         return True
-    return known.client_version >= BUMPING_VERSION and known.state in COMPLETE
+    return known.client_version >= BUMPING_VERSION and known.state in (*PREPARED, *COMPLETE)
 
 
 def fence(known: Transaction, now: int, version: int = 0) -> Transaction:
@@ -379,7 +380,9 @@ def parse(key: bytes | None, value: bytes | None) -> tuple[str, Transaction | No
         stored.transaction_start_timestamp_ms,
         stored.transaction_last_update_timestamp_ms,
         # Not in the log, as in Kafka; but with version 2 the epoch has always been bumped by one.
-        stored.producer_epoch - 1 if stored.client_transaction_version >= BUMPING_VERSION and state in COMPLETE else -1,
+        stored.producer_epoch - 1
+        if stored.client_transaction_version >= BUMPING_VERSION and state in (*PREPARED, *COMPLETE)
+        else -1,
         stored.client_transaction_version,
         ProducerId(stored.previous_producer_id),
         ProducerId(stored.next_producer_id),
