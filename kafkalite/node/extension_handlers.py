@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Protocol
 
 from kafkalite.controller.controller import Controller
@@ -56,6 +56,8 @@ from kafkalite.rpc.messages.base import Message
 
 #: Of one question about the past.
 MAX_SUBJECTS = 100
+#: Partitions and transactions on them that are described between two yields: about a millisecond.
+_STEP = 500
 
 
 class ExtensionHost(Protocol):
@@ -126,6 +128,10 @@ class NodeExtension:
         return await result_of(self._host.replicas.describing.describe(message.topics, message.partitions))
 
     async def _open_transactions(self, message: OpenTransactionsRequest) -> OpenTransactionsResponse:
+        return await result_of(self._opened(message))
+
+    def _opened(self, message: OpenTransactionsRequest) -> Generator[None, None, OpenTransactionsResponse]:
+        """In steps: anybody may ask, and a node may have many partitions."""
         replicas = self._host.replicas
         hosted = replicas.hosted
         if message.partitions:
@@ -133,18 +139,23 @@ class NodeExtension:
             chosen = [partition for partition in named if partition is not None]
         else:
             chosen = sorted(hosted.all(), key=lambda partition: partition.topic_partition)
-        found = tuple(
-            PartitionTransaction(
-                *partition.topic_partition,
-                each.producer_id,
-                each.producer_epoch,
-                each.coordinator_epoch,
-                each.start_offset,
-                each.last_timestamp_ms,
-                each.open_ms,
-            )
-            for partition in chosen
-            if partition.leader is not None
-            for each in replicas.open_transactions.of(partition)
-        )
-        return OpenTransactionsResponse(ErrorCode.NONE, transactions=found)
+        found: list[PartitionTransaction] = []
+        done = 0
+        for number, partition in enumerate(chosen, 1):
+            if partition.leader is not None:
+                found += [
+                    PartitionTransaction(
+                        *partition.topic_partition,
+                        each.producer_id,
+                        each.producer_epoch,
+                        each.coordinator_epoch,
+                        each.start_offset,
+                        each.last_timestamp_ms,
+                        each.open_ms,
+                    )
+                    for each in replicas.open_transactions.of(partition)
+                ]
+            if number + len(found) - done >= _STEP:
+                done = number + len(found)
+                yield
+        return OpenTransactionsResponse(ErrorCode.NONE, transactions=tuple(found))

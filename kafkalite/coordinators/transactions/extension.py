@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any
 
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.groups import TransactionGroups
 from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.open_transactions import (
     AbortTransactionRequest,
@@ -28,6 +29,9 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
+
+#: Transactions that are looked at between two yields: less than a millisecond.
+_STEP = 500
 
 #: Returns the response to a request of one class.
 ExtensionHandler = Callable[[Any], Awaitable[Message]]
@@ -70,14 +74,23 @@ class TransactionExtension:
             return EndTxnGroupResponse(error.code, message=str(error))
 
     async def list(self, message: ListTransactionsRequest) -> ListTransactionsResponse:
-        found = tuple(
-            ListedTransaction(each.transactional_id, each.producer_id, each.state.wire_name)
-            for each in self._transactions.transactions()
-            if (not message.states or each.state.wire_name in message.states)
-            and (not message.producer_ids or each.producer_id in message.producer_ids)
-        )
-        loaded = tuple(partition.index for partition in self._transactions.log.states())
-        return ListTransactionsResponse(ErrorCode.NONE, transactions=found, coordinated=loaded)
+        return await result_of(self._listing(message))
+
+    def _listing(self, message: ListTransactionsRequest) -> Generator[None, None, ListTransactionsResponse]:
+        """In steps: anybody may ask, and a node may coordinate many transactional ids."""
+        log = self._transactions.log
+        loaded = list(log.states())
+        states, producer_ids = set(message.states), set(message.producer_ids)
+        found: list[ListedTransaction] = []
+        for number, each in enumerate(self._transactions.transactions(), 1):
+            if (not states or each.state.wire_name in states) and (
+                not producer_ids or each.producer_id in producer_ids
+            ):
+                found.append(ListedTransaction(each.transactional_id, each.producer_id, each.state.wire_name))
+            if not number % _STEP:
+                yield
+        coordinated = tuple(each.index for each in loaded if log.ready_state(each.index) is each)
+        return ListTransactionsResponse(ErrorCode.NONE, transactions=tuple(found), coordinated=coordinated)
 
     async def abort(self, message: AbortTransactionRequest) -> AbortTransactionResponse:
         key = TopicPartition(message.topic, message.partition)

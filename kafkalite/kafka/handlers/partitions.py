@@ -15,6 +15,7 @@ from kafkalite.extension.messages.reassignment import (
     WantedReassignment,
 )
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.protocol import wire
 
@@ -121,32 +122,31 @@ class PartitionHandlers:
 
     def describe_producers(
         self, request: Request, message: wire.DescribeProducersRequest
-    ) -> wire.DescribeProducersResponse:
+    ) -> Steps[wire.DescribeProducersResponse]:
         response = wire.DescribeProducersResponse
-        return response(
-            topics=[
-                response.TopicResponse(
-                    topic.name,
-                    [
-                        response.PartitionResponse(index, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "not authorized")
-                        if topic.name in request.denied.topics
-                        else self._producers(TopicPartition(topic.name, index))
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in message.topics
-            ]
-        )
+        topics = []
+        for topic in message.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                if topic.name in request.denied.topics:
+                    code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    partitions.append(response.PartitionResponse(index, code, "not authorized"))
+                else:
+                    partitions.append((yield from self._producers(TopicPartition(topic.name, index))))
+            topics.append(response.TopicResponse(topic.name, partitions))
+        return response(topics=topics)
 
-    def _producers(self, partition: TopicPartition) -> wire.DescribeProducersResponse.PartitionResponse:
+    def _producers(self, partition: TopicPartition) -> Steps[wire.DescribeProducersResponse.PartitionResponse]:
         response = wire.DescribeProducersResponse
         try:
             active = self._services.partitions.active_producers(partition)
         except ApiError as error:
             return response.PartitionResponse(partition.partition, int(error.code), str(error))
-        return response.PartitionResponse(
-            partition.partition,
-            active_producers=[
+        described = []
+        for number, each in enumerate(active, 1):
+            if not number % STEP:
+                yield
+            described.append(
                 response.ProducerState(
                     each.producer_id,
                     each.producer_epoch,
@@ -155,9 +155,8 @@ class PartitionHandlers:
                     each.coordinator_epoch,
                     each.transaction_start_offset,
                 )
-                for each in active
-            ],
-        )
+            )
+        return response.PartitionResponse(partition.partition, active_producers=described)
 
 
 def _by_topic(results: Sequence[PartitionResult]) -> dict[str, list[PartitionResult]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
 import pytest
 
+from kafkalite.coordinators.transactions import extension
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension import apis
 from kafkalite.extension.messages.open_transactions import (
@@ -249,6 +252,28 @@ async def test_a_transaction_of_a_group(broker: Broker) -> None:
     again = await ask(client, BeginTxnGroupRequest(name, "query", 0))
     assert (again.error, again.is_decided, again.producer_id) == (0, True, -1)
     assert (await ask(client, BeginTxnGroupRequest("no-group", "query", 0))).error == E.INVALID_REQUEST
+
+
+async def test_transactions_are_listed_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask: 20,000 transactional ids held the loop for 25 ms."""
+    client = await broker.client()
+    names = [transactional_id("g", member) for member in "abc"]
+    for name in names:
+        await coordinator(client, name, 1)
+        assert (await ask(client, BeginTxnGroupRequest(name, "query", 0))).error == 0
+    monkeypatch.setattr(extension, "_STEP", 1)
+    turns = 0
+    sleep = asyncio.sleep
+
+    async def counted(delay: float) -> None:
+        nonlocal turns
+        turns += delay == 0
+        await sleep(delay)
+
+    monkeypatch.setattr("kafkalite.env.turns.asyncio", SimpleNamespace(sleep=counted))
+    listed = await ask(client, ListTransactionsRequest())
+    assert [each.transactional_id for each in listed.transactions] == names
+    assert turns == len(names) and len(listed.coordinated) > 0
 
 
 async def test_ending_a_group_takes_the_right_to_the_group(secured: Broker) -> None:

@@ -19,11 +19,13 @@ from kafkalite.extension.messages.reassignment import (
     WantedReassignment,
 )
 from kafkalite.kafka.handlers.cluster import topic_page
+from kafkalite.kafka.stepped import STEP
 from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import codec, wire
 
 from .conftest import Broker, batch, produce
+from .rights import counted_turns
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:
@@ -152,7 +154,7 @@ def test_who_does_not_know_the_current_batch_passes_it_over() -> None:
     assert tagged[len(plain) + 2] == len(tagged) - len(plain) - 3
 
 
-async def test_producers_of_a_partition(make_broker: Any) -> None:
+async def test_producers_of_a_partition(make_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = await make_broker(transaction_partition_verification_enable=False)
     await broker.create("t")
     client = await broker.client()
@@ -166,6 +168,12 @@ async def test_producers_of_a_partition(make_broker: Any) -> None:
     assert (known.producer_id, known.producer_epoch, known.last_sequence) == (7, 2, 1)
     assert known.current_txn_start_offset == 0
     assert (missing.error_code, missing.active_producers) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+    for producer_id in range(20, 20 + 2 * STEP):
+        await client.ask(produce("t", (0, batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=0))), 9)
+    turns = counted_turns(monkeypatch)
+    answer = await client.ask(request([request.TopicRequest("t", [0])]), 0)
+    assert len(answer.topics[0].partitions[0].active_producers) == 2 * STEP + 1
+    assert len(turns) == 2, "a step for each hundred"
 
 
 @pytest.mark.parametrize("version", range(5))
