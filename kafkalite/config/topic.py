@@ -55,6 +55,13 @@ class TopicConfig:
     local_retention_bytes: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)
     local_retention_ms: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)
     log_flush_before_ack: bool = setting(False, "fsync on every in-sync replica before a record counts as committed")
+    max_producer_ids: int = setting(
+        10_000,
+        "number of idempotent producers that a partition remembers, besides those with an open transaction; beyond it the one that has"
+        " not written for longest is forgotten, as if it had expired",
+        low=1,
+        high=INT_MAX,
+    )
     max_message_bytes: int = setting(1_048_588, "size of the largest record batch", low=0, high=INT_MAX)
     message_timestamp_after_max_ms: int = setting(
         3_600_000, "a record whose own timestamp is further ahead of the broker's clock is refused (CreateTime)", low=0

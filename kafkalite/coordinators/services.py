@@ -102,10 +102,12 @@ class Partitions(Protocol):
         done: ProduceDone,
         *,
         guards: Mapping[TopicPartition, int] | None = None,
+        client: Callable[[], str] | None = None,
     ) -> None:
         """Append in call order; buffers are not used after the return. `done` is called exactly once, maybe at once.
 
         `guards`: of partitions where a transaction may begin, from `begin_verification`; None: nothing is verified.
+        `client`: names whose records they are.
         """
         ...
 
@@ -222,7 +224,7 @@ class Partitions(Protocol):
         when no failover can bring the records back. Both raise ApiError."""
         ...
 
-    def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
+    def active_producers(self, partition: TopicPartition) -> Iterator[ActiveProducer]:
         """The idempotent and transactional producers of a partition with a replica here, by id.
 
         Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.

@@ -56,6 +56,7 @@ METRICS = (
     Spec(_RM + "atminisrpartitioncount", GAUGE, "Partitions led by this node with exactly min.insync.replicas in-sync replicas"),
     Spec(_RM + "offlinereplicacount", GAUGE, "Replicas on this node whose disk has failed"),
     Spec(_RM + "partitionswithlatetransactionscount", GAUGE, "Partitions led by this node with a transaction that is open for longer than any timeout: readers of committed records wait"),
+    Spec(_RM + "produceridcount", GAUGE, "Idempotent producers that the replicas of this node remember; one counts for each replica that it writes to"),
     Spec(_RM + "isrshrinks", COUNTER, "Replicas that left the ISR of a partition led by this node"),
     Spec(_RM + "isrexpands", COUNTER, "Replicas that joined the ISR of a partition led by this node"),
     Spec(_RM + "failedisrupdates", COUNTER, "Changes of an ISR that ZooKeeper refused"),
@@ -73,6 +74,7 @@ METRICS = (
     Spec(_TOPICS + "failedproducerequests", COUNTER, "Partitions in produce requests that were refused at once"),
     Spec(_TOPICS + "totalfetchrequests", COUNTER, "Partitions in fetch requests of consumers"),
     Spec(_TOPICS + "failedfetchrequests", COUNTER, "Fetch requests of consumers in which a partition was refused"),
+    Spec("kafkalite_producers_dropped", COUNTER, "Idempotent producers that replicas have forgotten to keep max.producer.ids or max.producer.ids.per.broker"),
     Spec("kafkalite_topic_bytes_in", COUNTER, "Bytes appended by producers on this node, while it has a replica of the topic", ("topic",)),
     Spec("kafkalite_topic_bytes_out", COUNTER, "Bytes sent to consumers by this node, while it has a replica of the topic", ("topic",)),
     Spec("kafkalite_topic_messages_in", COUNTER, "Records appended by producers on this node, while it has a replica of the topic", ("topic",)),
@@ -242,6 +244,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             ("failedfetchrequests", counters.failed_fetch_requests),
         ):
             yield single(_TOPICS + name, value)
+        yield single("kafkalite_producers_dropped", counters.dropped_producers)
 
     def _logs(self) -> Iterator[Metric]:
         node = self._node

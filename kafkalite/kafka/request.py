@@ -137,6 +137,10 @@ class Request:
     def listener_name(self) -> str:
         return self.connection.listener_name
 
+    def client(self) -> str:
+        """For the log: whose request it is."""
+        return f"{self.principal} at {self.client_host}, client.id {self.client_id[:100]!r}"
+
     def respond(self, message: Any) -> None:
         """Answer in the request's own version."""
         assert self.api is not None

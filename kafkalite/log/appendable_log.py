@@ -206,12 +206,19 @@ class AppendableLog(ReadableLog):
                     self._cut_to(start)
                     self._reload_producers(producers)
             raise self.storage_error("append", error) from error
+        new = dropped = 0
         if prepared is not None:
-            self._record_ended(self._producers.apply(prepared))
+            states = self._producers
+            known = len(states)
+            self._record_ended(states.apply(prepared))
+            new, dropped = len(states) - known, states.drop_silent(config.max_producer_ids)
         flusher = self._flusher
         if flusher.unflushed_since_ms is None:
             flusher.unflushed_since_ms = self._now_ms()
-        return AppendInfo(bases[0], self.log_end_offset - 1, max_timestamp, append_time, len(batches), total)
+        return AppendInfo(
+            bases[0], self.log_end_offset - 1, max_timestamp, append_time, len(batches), total,
+            new_producers=new, dropped_producers=dropped,
+        )  # fmt: skip
 
     def _record_ended(self, aborted: list[tuple[CompletedTransaction, int]]) -> None:
         local = self._local
@@ -289,7 +296,8 @@ class AppendableLog(ReadableLog):
             self._producers = ProducerStates() if found is None else found
             return
         self._producers, start = load_snapshot(self.disk, self.path, self._snapshots.offsets)
-        for _ in replay(self._producers, self._local.segments, start):
+        most = self.config.max_producer_ids
+        for _ in replay(self._producers, self._local.segments, start, most_producers=most):
             pass
 
     def advance_log_start_offset(self, offset: int) -> bool:

@@ -30,6 +30,9 @@ class AppendInfo(NamedTuple):
     batches: int
     size_bytes: int
     duplicate: bool = False
+    #: Producers that the log did not know, and those that it dropped to keep `max.producer.ids`.
+    new_producers: int = 0
+    dropped_producers: int = 0
 
 
 def duplicate_of(

@@ -228,7 +228,7 @@ async def _pass(
     built: list[tuple[OffsetMap, KeptBatches]] = []
 
     def build() -> None:
-        producers = kept_batches(disk, path, snapshots, work.sources, active)
+        producers = kept_batches(disk, path, snapshots, work.sources, active, config.max_producer_ids)
         built.append((build_map(disk, work, aborted, map_bytes), producers))
 
     await disk.run_blocking(build, path)

@@ -238,6 +238,7 @@ class Flusher:
     async def sync_metadata(self) -> None:
         """See `PartitionLog.sync_metadata`."""
         local, epochs, snapshots = self.local, self._epochs, self._snapshots
+        await snapshots.write_waiting()
         epochs_dirty, snapshots_dirty = epochs.dirty, snapshots.dirty
         dir_dirty = local.dir_dirty
         if not (local.metadata_dirty or epochs_dirty or snapshots_dirty or dir_dirty):

@@ -27,6 +27,10 @@ class LogHost(Protocol):
         """A log went offline, alone."""
         return
 
+    def producers_dropped(self, topic_partition: TopicPartition, count: int) -> None:
+        """A log has forgotten idempotent producers, outside of an append, to keep within a limit."""
+        return
+
     def dir_failed(self, error: StorageError) -> None:
         """The error's directory went offline with all its logs; called once (KIP-18)."""
         return

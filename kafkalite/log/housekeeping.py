@@ -20,6 +20,7 @@ from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
+from kafkalite.log.producer_state import largest_share
 from kafkalite.log.removals import Removals
 from kafkalite.telemetry.logs import get_logger
 
@@ -59,6 +60,7 @@ class Housekeeping:
         self._cold = cold
         self._turn = turn
         self.producer_id_expiration_ms = config.producer_id_expiration_ms
+        self.max_producer_ids = config.max_producer_ids_per_broker
         #: A retention pass has met the log that is being compacted.
         self._retention_is_due = False
         self._files_retired = 0
@@ -73,6 +75,7 @@ class Housekeeping:
         while True:
             await asyncio.sleep(tick_s)
             await self.flush_pass()
+            self.limit_producers()
             now = self._clock.monotonic()
             if now >= next_retention:
                 next_retention = now + retention_s
@@ -112,6 +115,8 @@ class Housekeeping:
             else:
                 self._delete_old(log)
             log.expire_producers(now_ms, self.producer_id_expiration_ms, now_s)
+            if dropped := log.drop_silent_producers(log.config.max_producer_ids):  # it was lowered
+                self._pool.host.producers_dropped(log.topic_partition, dropped)
 
         for log in self._pool.all():
             if log.needs_timestamps and self._pool.holds(log):
@@ -134,6 +139,17 @@ class Housekeeping:
         for path in log.delete_old_segments(self._pool.host.high_watermark(log.topic_partition), self._clock.wall_ms()):
             self._removals.later(path, log.config.file_delete_delay_ms, is_dir=False)
             self._files_retired += 1
+
+    def limit_producers(self) -> None:
+        """Keep `max.producer.ids.per.broker`: the logs with the most producers forget those that have not written for longest."""
+        logs = list(self._pool.logs.values())
+        counts = [len(log.active_producers()) for log in logs]
+        if sum(counts) <= self.max_producer_ids:
+            return
+        most = largest_share(counts, self.max_producer_ids)
+        for log, count in zip(logs, counts):
+            if count > most and (dropped := log.drop_silent_producers(most)):
+                self._pool.host.producers_dropped(log.topic_partition, dropped)
 
     async def flush_pass(self) -> None:
         """fsync what is due by flush.ms or flush.messages, and segments that have rolled."""

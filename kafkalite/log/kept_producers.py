@@ -42,18 +42,19 @@ class KeptBatches:
 
 
 def kept_batches(
-    disk: Disk, path: str, snapshots: Sequence[int], sources: Sequence[Segment], active: Set[int]
+    disk: Disk, path: str, snapshots: Sequence[int], sources: Sequence[Segment], active: Set[int], most: int
 ) -> KeptBatches:
     """What `sources`, the log's segments from the first one on, have to keep. Runs off the loop.
 
     Args:
         snapshots: offsets of the log's producer snapshots in the directory `path`.
         active: ids of the producers that have not expired.
+        most: producers that the log remembers (max.producer.ids).
 
     Raises:
         OSError; ApiError CORRUPT_MESSAGE.
     """
     if not active:
         return KeptBatches(ProducerStates(), active)
-    states = producers_at(disk, path, snapshots, sources, sources[-1].next_offset)
+    states = producers_at(disk, path, snapshots, sources, sources[-1].next_offset, most)
     return KeptBatches(states, active)

@@ -131,11 +131,11 @@ def load_log(
         segment for segment in segments if segment not in recovered and _is_doubtful(segment, names, clean=clean)
     ]
     if doubtful:
-        remake_aborted(disk, path, segments, doubtful, snapshots)
+        remake_aborted(disk, path, segments, doubtful, snapshots, config.max_producer_ids)
     parts = LogParts(
         segments=segments,
         epochs=_epochs(segments, file_epochs, end),
-        producers=_producers(disk, path, segments, snapshots, recovered),
+        producers=_producers(disk, path, segments, snapshots, recovered, config.max_producer_ids),
         snapshots=snapshots,
         log_start_offset=max(log_start_offset, segments[0].base_offset),
         recovery_point=end if clean else min(recovery_point, end),
@@ -304,12 +304,12 @@ def _epochs(segments: list[Segment], from_file: LeaderEpochCache | None, end: in
 
 
 def _producers(
-    disk: Disk, path: str, segments: list[Segment], snapshots: list[int], recovered: list[Segment]
+    disk: Disk, path: str, segments: list[Segment], snapshots: list[int], recovered: list[Segment], most: int
 ) -> ProducerStates:
     """Producers at the log's end; recovered segments get their aborted transactions back."""
     states, start = load_snapshot(disk, path, snapshots)
     try:
-        for segment, aborted in replay(states, segments, start):
+        for segment, aborted in replay(states, segments, start, most_producers=most):
             if segment in recovered:
                 segment.aborted().append(aborted)
     except ApiError as error:

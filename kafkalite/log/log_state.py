@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from kafkalite.config import TopicConfig
@@ -159,7 +159,12 @@ class LogState:
         return self._local.closed
 
     def active_producers(self) -> dict[int, ProducerEntry]:
+        """Producer id -> entry, the one that wrote last at the end. Not to be changed."""
         return self._producers.active()
+
+    def producers_in_transaction(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """See ProducerStates.in_transaction."""
+        return self._producers.in_transaction()
 
     @property
     def snapshot_offsets(self) -> tuple[int, ...]:

@@ -60,7 +60,8 @@ class PartitionLog(AppendableLog):
         Returns None if the log was changed meanwhile, other than by an append. Raises StorageError, as `truncate_to`.
         """
         local, cuts, segments = self._local, self._local.cuts, list(self._local.segments)
-        find = partial(producers_at, self.disk, self.path, self.snapshot_offsets, segments, offset)
+        most = self.config.max_producer_ids
+        find = partial(producers_at, self.disk, self.path, self.snapshot_offsets, segments, offset, most)
         found: ProducerStates | None = None
         error: OSError | ApiError | None = None
         try:
@@ -121,6 +122,10 @@ class PartitionLog(AppendableLog):
             now_s: the same moment by the process's own clock.
         """
         return self._producers.expire(now_ms - expiration_ms, now_s, expiration_ms / 1000)
+
+    def drop_silent_producers(self, most: int) -> int:
+        """See ProducerStates.drop_silent."""
+        return self._producers.drop_silent(most)
 
     # --- durability (kafkalite.log.flushing) --------------------------------------------------------
 
@@ -242,7 +247,7 @@ class PartitionLog(AppendableLog):
             if self._epochs.unsaved:
                 self._epochs.save()
             if self.log_end_offset > self.log_start_offset or len(self._producers):
-                self._snapshots.take(self._producers, self.log_end_offset)
+                self._snapshots.take_now(self._producers, self.log_end_offset)
             if self.config.preallocate:
                 self._local.segments[-1].release()
             for segment in self._local.segments:

@@ -19,12 +19,13 @@ def own_view(disk: Disk, segment: Segment) -> Segment:
 
 
 def producers_at(
-    disk: Disk, path: str, snapshots: Iterable[int], segments: Sequence[Segment], end: int
+    disk: Disk, path: str, snapshots: Iterable[int], segments: Sequence[Segment], end: int, most: int
 ) -> ProducerStates:
     """From the newest snapshot and the batches behind it, up to the first one that reaches beyond offset `end`.
 
     Args:
         snapshots: offsets of the log's producer snapshots in the directory `path`.
+        most: producers that the log remembers (max.producer.ids).
 
     Raises:
         OSError; ApiError CORRUPT_MESSAGE.
@@ -35,7 +36,7 @@ def producers_at(
             continue
         view = own_view(disk, segment)
         try:
-            for _ in replay(states, [view], start, end):
+            for _ in replay(states, [view], start, end, most_producers=most):
                 pass
         finally:
             view.close()

@@ -6,6 +6,8 @@ Pure: no I/O, no clock. An append is prepared (validated against copies), and ap
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kafkalite.errors import ErrorCode, api_error
@@ -115,7 +117,8 @@ class ProducerStates:
     __slots__ = ("_completed", "_entries", "_open", "_verifications")
 
     def __init__(self) -> None:
-        self._entries: dict[int, ProducerEntry] = {}
+        #: By producer id, the one that wrote last at the end.
+        self._entries: OrderedDict[int, ProducerEntry] = OrderedDict()
         #: Open transactions: first offset -> producer id, in offset order (they start in offset order).
         self._open: dict[int, int] = {}
         #: Ended transactions whose marker may be above the high watermark: first offset -> marker's offset.
@@ -128,13 +131,17 @@ class ProducerStates:
     def copy(self) -> ProducerStates:
         """As they are now; an append puts new entries in the place of those that it changes."""
         twin = ProducerStates()
-        twin._entries, twin._open, twin._completed = dict(self._entries), dict(self._open), dict(self._completed)
+        twin._entries, twin._open, twin._completed = self._entries.copy(), dict(self._open), dict(self._completed)
         twin._verifications = self._verifications
         return twin
 
     def active(self) -> dict[int, ProducerEntry]:
         """Producer id -> entry. Not to be changed."""
         return self._entries
+
+    def in_transaction(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """(producer id, entry) of each one whose transaction is open here, by first offset."""
+        return ((producer_id, self._entries[producer_id]) for producer_id in self._open.values())
 
     # --- before an append -----------------------------------------------------------------------
 
@@ -224,7 +231,7 @@ class ProducerStates:
             ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
                 TRANSACTION_COORDINATOR_FENCED.
         """
-        entry = prepared.entries.get(header.producer_id)
+        entry = prepared.entries.pop(header.producer_id, None)  # it goes to the end
         if entry is None:
             known = self._entries.get(header.producer_id)
             entry = known.copy() if known is not None else ProducerEntry()
@@ -313,7 +320,10 @@ class ProducerStates:
 
     def apply(self, prepared: PreparedAppend) -> list[tuple[CompletedTransaction, int]]:
         """The append is in the log. Returns each aborted transaction with the last stable offset at its end."""
-        self._entries.update(prepared.entries)
+        entries = self._entries
+        for producer_id, entry in prepared.entries.items():
+            entries[producer_id] = entry
+            entries.move_to_end(producer_id)
         if self._verifications:
             for producer_id in prepared.entries:
                 self._verifications.end(producer_id)
@@ -383,13 +393,34 @@ class ProducerStates:
             del self._entries[producer_id]
         return len(silent)
 
+    def drop_silent(self, most: int) -> int:
+        """Forget producers until at most `most` are left whose transaction is not open; return how many. Those go that have not written for longest.
+
+        What is left follows from the log alone: each replica keeps the same ones, also after a restart.
+        """
+        entries = self._entries
+        excess = len(entries) - len(self._open) - most
+        if excess <= 0:
+            return 0
+        dropped = 0
+        for _ in range(len(entries)):
+            if dropped == excess:
+                break
+            producer_id, entry = next(iter(entries.items()))
+            if entry.transaction_first_offset == NO_OFFSET:
+                del entries[producer_id]
+                dropped += 1
+            else:  # out of the way of the next search: when its transaction ends, its place is at the end as well
+                entries.move_to_end(producer_id)
+        return dropped
+
     # --- snapshots ------------------------------------------------------------------------------
 
     def encode_snapshot(self) -> bytes:
         """Kafka's producer snapshot, version 1; kept batches but each producer's last go into an extension."""
         out = bytearray(_SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, 0, len(self._entries)))
         older: list[bytes] = []
-        for producer_id, entry in sorted(self._entries.items()):
+        for producer_id, entry in self._entries.items():  # in the order in which they would be dropped
             last = entry.batches[-1] if entry.batches else KeptBatch(-1, NO_OFFSET, 0, entry.timestamp)
             out += _SNAPSHOT_ENTRY.pack(
                 producer_id, entry.producer_epoch, last.last_sequence, last.last_offset, last.offset_delta,
@@ -442,6 +473,17 @@ class ProducerStates:
         for producer_id, batches in older.items():
             entry = self._entries[producer_id]
             entry.batches = (*batches, *entry.batches)
+
+
+def largest_share(counts: Sequence[int], most: int) -> int:
+    """The largest number of producers that a log may have, so that logs with such counts have `most` in all: those with few keep them."""
+    left, share = most, 0
+    for position, count in enumerate(sorted(counts)):
+        share = left // (len(counts) - position)
+        if count > share:
+            break
+        left -= count
+    return share
 
 
 def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:

@@ -193,7 +193,7 @@ def load_snapshot(disk: Disk, path: str, snapshots: list[int]) -> tuple[Producer
 
 
 def remake_aborted(
-    disk: Disk, path: str, segments: list[Segment], doubtful: list[Segment], snapshots: list[int]
+    disk: Disk, path: str, segments: list[Segment], doubtful: list[Segment], snapshots: list[int], most_producers: int
 ) -> None:
     """Make the transaction indexes of the `doubtful` segments again from the batches. Raises OSError."""
     first = doubtful[0].base_offset
@@ -204,7 +204,8 @@ def remake_aborted(
         segment.transactions.reset()
     _log.warning("log.transaction_index_made_again", path=path, segments=len(doubtful), read_from=start)
     try:
-        for segment, aborted in replay(states, segments[: segments.index(doubtful[-1]) + 1], start):
+        upto = segments[: segments.index(doubtful[-1]) + 1]
+        for segment, aborted in replay(states, upto, start, most_producers=most_producers):
             if segment in doubtful:
                 segment.aborted().append(aborted)
     except ApiError as error:
@@ -216,9 +217,12 @@ def remake_aborted(
 
 
 def replay(
-    producers: ProducerStates, segments: list[Segment], start: int, end: int = NOTHING_CUT
+    producers: ProducerStates, segments: list[Segment], start: int, end: int = NOTHING_CUT, *, most_producers: int
 ) -> Iterator[tuple[Segment, AbortedTxn]]:
     """Bring `producers`, which are as of offset `start`, to offset `end` or the log's end; yields the aborted transactions met.
+
+    Args:
+        most_producers: see ProducerStates.drop_silent.
 
     Raises:
         ApiError: CORRUPT_MESSAGE. OSError.
@@ -239,6 +243,7 @@ def replay(
             producers.prepare(prepared, header, header.base_offset, marker, from_client=False, replicated=True)
             for done, stable in producers.apply(prepared):
                 yield segment, AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable)
+            producers.drop_silent(most_producers)
 
 
 def _starts_with_gap(segment: Segment) -> bool:

@@ -56,6 +56,7 @@ class ChangedSettings:
         housekeeping = self._logs.housekeeping
         housekeeping.change_cleaner_backoff(config.log_cleaner_backoff_ms)
         housekeeping.producer_id_expiration_ms = config.producer_id_expiration_ms
+        housekeeping.max_producer_ids = config.max_producer_ids_per_broker
         self._logs.moves.change_rate(config.replica_alter_log_dirs_io_max_bytes_per_second)
         self._logs.pool.cordon(config.cordoned_log_dirs)
         if (config.advertised_listeners, config.cordoned_log_dirs) != (

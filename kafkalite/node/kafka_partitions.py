@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from kafkalite.coordinators.services import ActiveProducer
 from kafkalite.env.fair_queue import Owner
@@ -42,8 +42,9 @@ class NodePartitions:
         done: ProduceDone,
         *,
         guards: Mapping[TopicPartition, int] | None = None,
+        client: Callable[[], str] | None = None,
     ) -> None:
-        self._replicas.producing.produce(acks, timeout_ms, partitions, done, guards=guards)
+        self._replicas.producing.produce(acks, timeout_ms, partitions, done, guards=guards, client=client)
 
     def record_rules(self, partition: TopicPartition) -> RecordRules | None:
         found = self._replicas.hosted.get(partition)
@@ -175,8 +176,8 @@ class NodePartitions:
         except StorageError as error:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
 
-    def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
-        return [
+    def active_producers(self, partition: TopicPartition) -> Iterator[ActiveProducer]:
+        return (
             ActiveProducer(
                 ProducerId(producer_id),
                 entry.producer_epoch,
@@ -186,4 +187,4 @@ class NodePartitions:
                 Offset(entry.transaction_first_offset),
             )
             for producer_id, entry in sorted(self._hosted(partition).log.active_producers().items())
-        ]
+        )

@@ -29,6 +29,7 @@ class Counters:
     failed_produce_requests: int = 0
     fetch_requests: int = 0
     failed_fetch_requests: int = 0
+    dropped_producers: int = 0
 
 
 class Traffic(NamedTuple):

@@ -132,12 +132,14 @@ class Describing:
                 "AtMinIsrPartitionCount",
                 "OfflineReplicaCount",
                 "PartitionsWithLateTransactionsCount",
+                "ProducerIdCount",
             ),
             0,
         )
         for partition in self._hosted.all():
             counts["PartitionCount"] += 1
             counts["OfflineReplicaCount"] += partition.storage_error is not None
+            counts["ProducerIdCount"] += len(partition.log.active_producers())
             leader = partition.leader
             if leader is not None:
                 in_sync = len(leader.committed_isr)

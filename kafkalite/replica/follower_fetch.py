@@ -115,7 +115,9 @@ class FollowerFetch:
     ) -> ErrorCode:
         log = partition.log
         if records:
-            log.append_as_follower(records)
+            info = log.append_as_follower(records)
+            if info.dropped_producers:
+                self._hosted.producers_dropped(partition, info.dropped_producers)
             self._hosted.counters.replication_bytes_in += len(records)
         before = partition.follower_high_watermark
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)

@@ -169,6 +169,21 @@ class HostedPartitions:
             self.ensure_flushing(partition)
         self.advance(partition)
 
+    def producers_dropped(self, partition: Partition, count: int) -> None:
+        """Idempotent producers were forgotten to keep within a limit (max.producer.ids, max.producer.ids.per.broker)."""
+        self.counters.dropped_producers += count
+        if partition.leader is None:
+            return  # the leader says so, and knows the client
+        suppressed = self.repeats.admit(("producers_dropped", partition.topic_partition.topic))
+        if suppressed is not None:
+            _log.warning(
+                "producers.dropped",
+                partition=str(partition.topic_partition),
+                kept=len(partition.log.active_producers()),
+                newest_of=partition.newest_client or "nobody since the start",
+                suppressed=suppressed,
+            )
+
     def is_synced(self, partition: Partition) -> bool:
         """Whether a follower may report its LEO. If acks need a flush that is missing, it begins, and the report follows it."""
         if not partition.config.log_flush_before_ack or partition.log.synced_offset >= partition.log.log_end_offset:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from kafkalite.env.seams import Clock
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.producer_state import ProducerEntry
-from kafkalite.model import NO_OFFSET, Offset, ProducerId
+from kafkalite.model import Offset, ProducerId
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.partition import Partition
 
@@ -93,14 +94,8 @@ class OpenTransactions:
         return None
 
 
-def _open(partition: Partition) -> list[tuple[int, ProducerEntry]]:
-    if partition.storage_error is not None or partition.log.first_unstable_offset is None:
-        return []
-    return [
-        (producer_id, entry)
-        for producer_id, entry in partition.log.active_producers().items()
-        if entry.transaction_first_offset != NO_OFFSET
-    ]
+def _open(partition: Partition) -> Iterable[tuple[int, ProducerEntry]]:
+    return () if partition.storage_error is not None else partition.log.producers_in_transaction()
 
 
 def _key(partition: Partition, producer_id: int, entry: ProducerEntry) -> _Key:

@@ -88,6 +88,8 @@ class Partition:
     fetch_lag: int = 0
     #: Where the leader's epoch began, as it has answered in this epoch; NO_OFFSET: its code is older, and does not say. None: it has not answered.
     epoch_start_offset: Offset | None = None
+    #: Whose batch last brought a producer that the log did not know.
+    newest_client: str = ""
 
     @property
     def high_watermark(self) -> Offset:

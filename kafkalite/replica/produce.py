@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.validation import Origin
@@ -29,7 +29,7 @@ PIECE_S = 0.01
 class _PendingProduce(DelayedProduce):
     """One request, and how far it is carried out: `position` of its partitions. At the end it has let go of them."""
 
-    __slots__ = ("acks", "guards", "origin", "partitions", "position", "timeout_ms", "transaction_version")
+    __slots__ = ("acks", "client", "guards", "origin", "partitions", "position", "timeout_ms", "transaction_version")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class _PendingProduce(DelayedProduce):
         origin: Origin,
         guards: Mapping[TopicPartition, int] | None,
         transaction_version: int,
+        client: Callable[[], str] | None,
     ) -> None:
         super().__init__(wheel, len(partitions), done)
         # Held until all is appended: no partition settled meanwhile may answer for the request.
@@ -51,6 +52,7 @@ class _PendingProduce(DelayedProduce):
         self.origin: Origin = origin
         self.guards = guards
         self.transaction_version = transaction_version
+        self.client = client
         self.position = 0
 
 
@@ -75,11 +77,13 @@ class ProduceHandler:
         origin: Origin = "client",
         guards: Mapping[TopicPartition, int] | None = None,
         transaction_version: int = 0,
+        client: Callable[[], str] | None = None,
     ) -> None:
         """Append, and call `done` once. The records' buffers may be used again when this returns.
 
         `guards`: what `begin_verification` gave for partitions whose transactions are verified; in no other partition may
         one begin then. None: nothing is verified. `transaction_version`: of markers, see ProducerStates.prepare.
+        `client`: names whose records they are.
 
         It is called at once for acks 0 and 1, or when all is refused; else when it is committed.
 
@@ -87,7 +91,7 @@ class ProduceHandler:
         when the ISR becomes too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND, invariant F26): then the records may exist.
         """
         request = _PendingProduce(
-            self._hosted.wheel, partitions, done, acks, timeout_ms, origin, guards, transaction_version
+            self._hosted.wheel, partitions, done, acks, timeout_ms, origin, guards, transaction_version, client
         )
         if self._backlog and origin == "client":
             self._requeue(request)
@@ -254,6 +258,10 @@ class ProduceHandler:
             hosted.fail_storage(partition, error)
             results[index] = refused(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return
+        if info.new_producers and request.client is not None:
+            partition.newest_client = request.client()
+        if info.dropped_producers:
+            hosted.producers_dropped(partition, info.dropped_producers)
         result = ProducedPartition(
             topic_partition.topic,
             topic_partition.partition,

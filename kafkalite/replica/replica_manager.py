@@ -311,6 +311,11 @@ class ReplicaManager:
         leader = None if partition is None else partition.leader
         return set(state.replicas) <= set(state.isr if leader is None else leader.committed_isr)
 
+    def producers_dropped(self, topic_partition: TopicPartition, count: int) -> None:
+        """See LogHost."""
+        if (partition := self.hosted.get(topic_partition)) is not None:
+            self.hosted.producers_dropped(partition, count)
+
     def is_elsewhere(self, stray: Stray) -> bool:
         """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.decisions.strays)."""
         topic, number = stray.topic_partition

@@ -63,6 +63,7 @@ _SYMPTOMS = """## Symptoms without a problem
 | a consumer with `read_committed` stops, others go on | an open transaction | `admin transactions find-hanging`; [transactions that hang](operations.md#transactions-that-hang) |
 | requests are slow | see where the time goes: own work, followers, quota | `admin trace`; [where a request spends its time](operations.md#where-does-a-request-spend-its-time) |
 | an idempotent or transactional producer stops for a minute when a broker hangs | librdkafka waits for its own time-out | set `socket.timeout.ms` ([performance](performance.md#a-leader-dies-or-hangs)) |
+| the log line `producers.dropped` | more idempotent producers write to a partition than it remembers; a batch that one of them repeats later may be in the log twice. `newest_of` names the client that brought the last one | a program that makes a producer for each batch: have it keep one. An intruder: take its rights. Many producers that should be there: raise the topic's `max.producer.ids` (1 KiB each) |
 | `serve` does not become ready | it waits for ZooKeeper (it says so within two seconds), or reads its logs after a crash | check `--zookeeper`; wait |
 | `serve` ends at once | the configuration is invalid, a port is in use, or the data belongs to another cluster or node | its last line says which |
 | a group's lag grows, members come and go | members take longer than `max.poll.interval.ms`, or their sessions end | `admin groups describe G` shows members and states |

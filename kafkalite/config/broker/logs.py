@@ -33,6 +33,13 @@ class LogSettings:
     producer_id_expiration_ms: int = setting(
         86_400_000, "time after which the state of an inactive producer is removed", low=1, high=INT_MAX, dynamic=True
     )
+    max_producer_ids_per_broker: int = setting(
+        500_000,
+        "number of idempotent producers that all replicas of a broker remember; beyond it, those partitions forget some that remember the"
+        " most",
+        low=1,
+        dynamic=True,
+    )
     stray_delete_delay_ms: int = setting(
         86_400_000,
         "minimum time for which a replica's directory that was set aside (-stray) is kept; it is also kept until its records are in sync elsewhere",

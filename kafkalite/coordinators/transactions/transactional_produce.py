@@ -6,7 +6,7 @@ Batches of transactions that are open on their partition are appended at once. T
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from kafkalite.coordinators.services import Partitions, Services
@@ -35,19 +35,23 @@ def produce(
     *,
     adds: bool,
     knows_abortable: bool,
+    client: Callable[[], str],
 ) -> None:
     """Like Partitions.produce. Batches of transactions that are not open here wait for the coordinator's answer.
 
     Args:
         adds: the client leaves it to us to add partitions to its transaction (transaction.version 2).
         knows_abortable: the client knows TRANSACTION_ABORTABLE.
+        client: names it.
     """
     serving = services.partitions
     if not adds and not services.config.transaction_partition_verification_enable:
-        serving.produce(acks, timeout_ms, partitions, done)
+        serving.produce(acks, timeout_ms, partitions, done, client=client)
         return
     keys = [key for key, _ in partitions]
-    pending = _TransactionalProduce(serving, acks, timeout_ms, keys, done, knows_abortable=knows_abortable)
+    pending = _TransactionalProduce(
+        serving, acks, timeout_ms, keys, done, knows_abortable=knows_abortable, client=client
+    )
     at_once: list[tuple[int, Buffer]] = []
     unverified: dict[Asker, list[Waiter]] = {}
     for index, (key, records) in enumerate(partitions):
@@ -63,7 +67,7 @@ def produce(
                 continue
         at_once.append((index, records))
     if not unverified:
-        serving.produce(acks, timeout_ms, partitions, done, guards={})
+        serving.produce(acks, timeout_ms, partitions, done, guards={}, client=client)
         return
     if at_once:
         pending.append(at_once, {})
@@ -83,7 +87,9 @@ class _TransactionalProduce:
         done: ProduceDone,
         *,
         knows_abortable: bool,
+        client: Callable[[], str],
     ) -> None:
+        self._client = client
         self._partitions = partitions
         self._acks = acks
         self._timeout_ms = timeout_ms
@@ -99,7 +105,7 @@ class _TransactionalProduce:
         indexes = [index for index, _ in some]
         entries = [(self._keys[index], records) for index, records in some]
         produced = partial(self._produced, indexes)
-        self._partitions.produce(self._acks, self._timeout_ms, entries, produced, guards=guards)
+        self._partitions.produce(self._acks, self._timeout_ms, entries, produced, guards=guards, client=self._client)
 
     def answered(self, index: int, records: bytes, error: ErrorCode, guard: int) -> Flush | None:
         """See `verifier.Done`."""

@@ -265,7 +265,7 @@ class ProduceHandlers:
         if not accepted:
             done(())
         elif message.transactional_id is None:
-            self._partitions.produce(acks, message.timeout_ms, accepted, done)
+            self._partitions.produce(acks, message.timeout_ms, accepted, done, client=request.client)
         else:
             transactional_produce.produce(
                 self._services,
@@ -277,6 +277,7 @@ class ProduceHandlers:
                 done,
                 adds=request.version >= _ADDS_FROM,
                 knows_abortable=request.version >= _ABORTABLE_FROM,
+                client=request.client,
             )
 
     def _produced(

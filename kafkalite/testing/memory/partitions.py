@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from kafkalite.config import TopicConfig
@@ -147,6 +147,7 @@ class MemoryPartitions:
         done: ProduceDone,
         *,
         guards: Mapping[TopicPartition, int] | None = None,
+        client: Callable[[], str] | None = None,
     ) -> None:
         done(tuple(self._append(key, records, from_client=True, guards=guards) for key, records in partitions))
 
@@ -381,11 +382,11 @@ class MemoryPartitions:
         done.set_result(Offset(log.log_start_offset))
         return done
 
-    def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
+    def active_producers(self, partition: TopicPartition) -> Iterator[ActiveProducer]:
         log = self._log(partition)
-        return [
+        return (
             ActiveProducer(
                 ProducerId(producer_id), epoch, kept[-1][1], 1_000, 0, Offset(log.open.get(producer_id, NO_OFFSET))
             )
             for (producer_id, epoch), kept in sorted(log.sequences.items())
-        ]
+        )

@@ -201,6 +201,44 @@ def test_producers_agree_with_the_whole_history(script: list[tuple]) -> None:  #
         assert states.first_unstable_offset == min(opened, default=None)
 
 
+@pytest.mark.checklist("F25")
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 8), st.sampled_from(["batch", "batch", "begin", "end", "snapshot"])),
+        max_size=60,
+    ),
+    st.integers(1, 4),
+)
+def test_the_producers_that_wrote_last_are_kept(script: list[tuple[int, str]], most: int) -> None:
+    """Besides those with an open transaction: a function of the log alone, so that replicas agree."""
+    states, offset = ProducerStates(), 0
+    written: dict[int, bool] = {}  # producer id -> whether its transaction is open; the one that wrote last at the end
+    for producer_id, step in script:
+        if step == "snapshot":
+            decoded = ProducerStates.decode_snapshot(states.encode_snapshot())
+            assert decoded is not None
+            states = decoded
+            continue
+        is_open = step == "begin" or (written.get(producer_id, False) and step != "end")
+        marker = EndTransactionMarker(commit=True, coordinator_epoch=0) if step == "end" else None
+        made = batch(["x"], producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=is_open)
+        header = parse_header(
+            end_transaction_marker(producer_id, 0, commit=True, coordinator_epoch=0, timestamp_ms=9) if marker else made
+        )
+        prepared = PreparedAppend()
+        states.prepare(prepared, header, offset, marker, from_client=False, replicated=True)
+        states.apply(prepared)
+        states.drop_silent(most)
+        offset += 1
+        written.pop(producer_id, None)
+        written[producer_id] = is_open
+        idle = [each for each, opened in written.items() if not opened]
+        for each in idle[: max(0, len(idle) - most)]:
+            del written[each]
+        assert dict.fromkeys(states.active()).keys() == written.keys()
+        assert {each for each, _ in states.in_transaction()} == {each for each, opened in written.items() if opened}
+
+
 # --- retention ----------------------------------------------------------------------------------------
 
 

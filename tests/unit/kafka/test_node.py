@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.protocol import wire
+from kafkalite.replica import hosted
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import FrameClient, batch, fetch, produce
@@ -244,3 +247,36 @@ async def _committed(client: FrameClient) -> dict[str, int]:
     request = wire.OffsetFetchRequest
     answer = await client.ask(request(groups=[request.OffsetFetchRequestGroup("g", topics=None)]), 8)
     return {topic.name: topic.partitions[0].committed_offset for topic in answer.groups[0].topics}
+
+
+async def test_who_invents_producer_ids_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(hosted, "_log", SimpleNamespace(warning=lambda event, **details: said.append(details)))
+    async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS | {"max.producer.ids": 10}) as cluster:
+        client = await _client(cluster, 1)
+        create = wire.CreateTopicsRequest
+        await client.ask(create([create.CreatableTopic("t", -1, -1, _on(1, 2))], 10_000), 7)
+
+        async def append(producer_id: int) -> None:
+            written = batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+            answer = await client.ask(produce("t", (0, written), acks=-1), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+
+        for producer_id in range(10):
+            await append(producer_id)
+        assert said == []
+        for producer_id in range(100, 130):
+            await append(producer_id)
+        assert [each["partition"] for each in said] == ["t-0"], "once, by the leader"
+        assert said[0]["newest_of"] == "User:ANONYMOUS at 127.0.0.1, client.id 'test'"
+        for node in cluster.nodes.values():
+            partition = node.replicas.hosted.get(TopicPartition("t", 0))
+            assert partition is not None
+            assert list(partition.log.active_producers()) == list(range(120, 130))
+            assert node.replicas.hosted.counters.dropped_producers == 30
+            assert node.replicas.describing.counts()["ProducerIdCount"] == 10
+        client.close()
+
+
+def _on(*brokers: int) -> list[wire.CreateTopicsRequest.CreatableReplicaAssignment]:
+    return [wire.CreateTopicsRequest.CreatableReplicaAssignment(0, list(brokers))]

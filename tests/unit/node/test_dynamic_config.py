@@ -212,6 +212,7 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
         "max.connection.creation.rate.per.ip",
         "max.connections",
         "max.connections.per.ip",
+        "max.producer.ids.per.broker",
         "num.replica.fetchers",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
