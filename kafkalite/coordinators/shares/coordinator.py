@@ -10,7 +10,7 @@ import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -160,16 +160,10 @@ class ShareCoordinator:
         state = rules.check_write(None if entry is None else entry.state, state_epoch, leader_epoch)
         assert entry is not None
         change = rules.change_of(state, leader_epoch, start_offset, batches)
-        if (leader_epoch, state_epoch) == (state.leader_epoch, state.state_epoch) and not entry.may_go_back:
+        if leader_epoch == state.leader_epoch and not entry.may_go_back:
             change = rules.unless_late(state, change)
         entry.may_go_back = False
-        after = rules.applied(state, change)
-        if state_epoch > state.state_epoch:
-            # Only a snapshot has the state epoch.
-            fresh = replace(after, state_epoch=state_epoch)
-            await self._store_snapshot(partition, key, rules.snapshot(fresh, self._services.clock.wall_ms()))
-        else:
-            await self._store_change(partition, key, entry, change, after)
+        await self._store_change(partition, key, entry, change, rules.applied(state, change))
 
     async def delete(self, key: ShareKey) -> None:
         """See SharePersister."""

@@ -69,7 +69,9 @@ def after_read(known: StoredState | None, leader_epoch: int) -> tuple[StoredStat
 
 
 def check_write(known: StoredState | None, state_epoch: int, leader_epoch: int) -> StoredState:
-    """The state that this leader may change. Raises ApiError GROUP_ID_NOT_FOUND, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH."""
+    """The state that this leader may change; only `initialized` begins another state epoch. Raises ApiError GROUP_ID_NOT_FOUND, FENCED_LEADER_EPOCH,
+    FENCED_STATE_EPOCH.
+    """
     state = _existing(known)
     _check_leader(state, leader_epoch)
     if state_epoch < state.state_epoch:
