@@ -164,6 +164,11 @@ class BrokerInfo:
     #: All its log directories are cordoned: it takes no new replicas (KIP-1066).
     is_cordoned: bool = False
 
+    @property
+    def may_lack_records(self) -> bool:
+        """Whether it has lost, or may have lost, committed records of any partition before it registered."""
+        return self.is_empty or bool(self.missing) or bool(self.doubtful)
+
     def lacks(self, partition: TopicPartition) -> bool:
         """Whether it has lost what it had of a partition that was written to before it registered."""
         return self.is_empty or partition in self.missing

@@ -21,6 +21,9 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
+#: Why a log is in doubt, in the file.
+_ENDS_EARLY, _OLDER, _REMADE = range(3)
+
 
 class UncertainEnds:
     """The doubts of one log directory. All methods that touch the disk raise OSError."""
@@ -34,7 +37,9 @@ class UncertainEnds:
         self.logs: set[TopicPartition] = set()
         #: Those of them that are older copies.
         self.older: set[TopicPartition] = set()
-        #: As in the file: 1 for an older copy. None: the list of an earlier process cannot be read, and any log may have been in it.
+        #: Those of them that were made while a directory was offline which may have more: this node does not know how far its logs go.
+        self.remade: set[TopicPartition] = set()
+        #: As in the file: 1 for an older copy, 2 for one that was made again. None: the list of an earlier process cannot be read, and any log may have been in it.
         self._saved: Mapping[TopicPartition, int] | None = {}
         #: The host may have been without power, or the file system unmounted, since the directory was last in use; and there is no marker
         #: of a clean stop.
@@ -47,12 +52,13 @@ class UncertainEnds:
 
     def open(self, *, clean: bool, is_new: bool, starts: int) -> None:
         """Read the files of an earlier process. `starts`: how many of this node ZooKeeper knows, without this one."""
-        self.logs, self.older, self._saved, self._is_decided = set(), set(), {}, False
+        self.logs, self.older, self.remade, self._saved, self._is_decided = set(), set(), set(), {}, False
         if self._disk.exists(self._path):
             try:
                 self._saved = checkpoints.decode_offsets(self._disk.read_file(self._path))
                 self.logs = set(self._saved)
-                self.older = {tp for tp, is_older in self._saved.items() if is_older}
+                self.older = {tp for tp, why in self._saved.items() if why == _OLDER}
+                self.remade = {tp for tp, why in self._saved.items() if why == _REMADE}
             except checkpoints.MalformedCheckpoint as error:
                 _log.error("checkpoint.damaged", file=self._path, error=str(error))
                 self._saved = None
@@ -65,6 +71,17 @@ class UncertainEnds:
         self.is_behind = self._last_start() < starts and (not is_new or self._disk.exists(self._starts_path))
         if self.is_behind:
             _log.warning("log_dir.behind", directory=self._directory, start=self._last_start(), last_start=starts)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Its log is not in doubt, or not here any more."""
+        for known in (self.logs, self.older, self.remade):
+            known.discard(topic_partition)
+
+    def take_over(self, topic_partition: TopicPartition, other: UncertainEnds) -> None:
+        """The log moves here from another directory."""
+        for known, there in ((self.logs, other.logs), (self.older, other.older), (self.remade, other.remade)):
+            if topic_partition in there:
+                known.add(topic_partition)
 
     def _last_start(self) -> int:
         there = self._disk.exists(self._starts_path)
@@ -117,7 +134,10 @@ class UncertainEnds:
 
     def save(self, *, durable: bool) -> None:
         """Write them if they have changed. A doubt that is over may stay in the file for a while, which is safe."""
-        logs = {tp: int(tp in self.older) for tp in frozenset(self.logs)}
+        logs = {
+            tp: _REMADE if tp in self.remade else _OLDER if tp in self.older else _ENDS_EARLY
+            for tp in frozenset(self.logs)
+        }
         if logs != self._saved:
             self._disk.write_file_atomic(self._path, checkpoints.encode_offsets(logs), durable=durable)
             self._saved = logs

@@ -33,9 +33,7 @@ class LogExchange:
         if tp in before.high_watermarks:
             after.high_watermarks[tp] = before.high_watermarks[tp]
         if tp in before.doubts.logs:
-            after.doubts.logs.add(tp)
-            if tp in before.doubts.older:
-                after.doubts.older.add(tp)
+            after.doubts.take_over(tp, before.doubts)
             self._offsets.save_doubts(durable=True)
         # While `old` is in service: what fails here may take the disk of `new` offline, and nothing must have changed then.
         self._offsets.write(after, checkpoints.HIGH_WATERMARKS, after.high_watermarks, durable=False)

@@ -42,6 +42,7 @@ class Placing:
         missing = [tp for tp in topic_partitions if tp not in self._pool.logs]
         for log_dir in self._pool.online() if missing else ():
             log_dir.doubts.logs.update(missing)
+            log_dir.doubts.remade.update(tp for tp in missing if self._pool.is_away(tp))
             with contextlib.suppress(OSError):
                 log_dir.doubts.save(durable=True)
 
@@ -69,14 +70,15 @@ class Placing:
         """
         assert topic_partition not in self._pool.logs
         for log_dir in self._pool.dirs.values():
-            log_dir.doubts.logs.discard(topic_partition)
-            log_dir.doubts.older.discard(topic_partition)
+            log_dir.doubts.forget(topic_partition)
         self._failures.take_failed_away(topic_partition, STRAY_SUFFIX)
         refusal: StorageError | None = None
         for log_dir in self._by_preference(topic_partition):
             if directory is not None and log_dir.path != directory:
                 continue
             try:
+                if self._pool.is_away(topic_partition):
+                    log_dir.doubts.remade.add(topic_partition)
                 if is_doubtful:
                     log_dir.doubts.logs.add(topic_partition)
                     log_dir.doubts.save(durable=True)

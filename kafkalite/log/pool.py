@@ -10,7 +10,6 @@ from kafkalite.errors import StorageError
 from kafkalite.log.host import LogHost
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.log.returning import Awaited
 from kafkalite.model import TopicId, TopicPartition
 
 
@@ -146,19 +145,31 @@ class LogPool:
         return sorted({*self.unreadable(), *(tp for tp in self.logs if self.is_doubtful(tp))})
 
     def unreadable(self) -> set[TopicPartition]:
-        """Partitions without a log in service whose log is there, and may be in service again without an operator."""
+        """Partitions without a log in service whose log is there, or may be on a directory that is offline."""
         failed = {tp for log_dir in self.online() for tp in log_dir.failed}
-        away = {tp for tp, path in self.offline_partitions.items() if self.dirs[path].awaited is not Awaited.OPERATOR}
+        away = {tp for tp in self.offline_partitions if self.is_away(tp)}
         return {tp for tp in failed | away if tp not in self.logs}
 
     def expect(self, partitions: Iterable[TopicPartition]) -> None:
-        """These logs are not here. They may be on a directory that was offline before it was read, and that returns without an operator."""
-        away = next(
-            (path for path, each in self.dirs.items() if not each.online and each.awaited is not Awaited.OPERATOR), ""
-        )
+        """These logs are not here. They may be on a directory that was offline before it was read."""
+        away = next((path for path, each in self.dirs.items() if not each.online), "")
         if away:
             for tp in partitions:
                 self.offline_partitions.setdefault(tp, away)
+
+    def is_away(self, topic_partition: TopicPartition) -> bool:
+        """Whether its log is, or may be, on a directory that is offline."""
+        path = self.offline_partitions.get(topic_partition, "")
+        return path in self.dirs and not self.dirs[path].online
+
+    def may_have_more(self, topic_partition: TopicPartition) -> bool:
+        """Whether a directory that is offline may have more than the log that is in service: that was made again while it was away, and has not
+        caught up with a leader since."""
+        log = self.logs.get(topic_partition)
+        if log is None or all(log_dir.online for log_dir in self.dirs.values()):
+            return False
+        doubts = self.dirs[log.directory].doubts
+        return topic_partition in doubts.logs and topic_partition in doubts.remade
 
     def is_gone(self, topic_partition: TopicPartition) -> bool:
         """Whether the directory in which a log was expected is back, and does not have it."""
@@ -189,8 +200,8 @@ class LogPool:
         """Record that a log may lack committed records, or that it has caught up. Saved with the high watermarks."""
         log = self.logs.get(topic_partition)
         if log is not None:
-            known = self.dirs[log.directory].doubts.logs
+            doubts = self.dirs[log.directory].doubts
             if is_doubtful:
-                known.add(topic_partition)
+                doubts.logs.add(topic_partition)
             else:
-                known.discard(topic_partition)
+                doubts.forget(topic_partition)

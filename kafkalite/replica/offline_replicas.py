@@ -123,19 +123,24 @@ class OfflineReplicas:
             self._healing.report(partition.topic_partition, online=False)
 
     def can_lead(self, partition: Partition) -> None:
-        """A partition without a leader has this sound replica in sync: the controller may not know that it is sound."""
+        """A partition without a leader has this sound replica in sync, or had it once: the controller may not know that it is sound, and back."""
         self._healing.report(partition.topic_partition, online=True)
 
     def may_have_lost(self, key: TopicPartition, state: PartitionState) -> StorageError | None:
         """For a replica without a log here: whether that log is likely to be on a disk that is offline.
 
         Kafka's rule: a replica that is not new is missing, and a directory is dead; or, which Kafka does not see, was
-        replaced by an empty one. Outside the ISR it may begin again.
+        replaced by an empty one. Outside the ISR it may begin again; but not while nobody leads, where the log on a disk that can come
+        back may be the most complete one.
         """
-        suspect = self._logs.pool.offline_partitions.get(key) or self._logs.opening.may_miss_logs()
+        offline = self._logs.pool.offline_partitions.get(key)
+        suspect = offline or self._logs.opening.may_miss_logs()
         if state.is_new or not suspect:
             return None
-        if self._identity()[0] not in (*state.isr, *state.elr, state.leader):
+        known = (*state.isr, *state.elr, state.leader)
+        if offline and state.leader == NO_LEADER:
+            known = (*known, *state.last_known_elr)
+        if self._identity()[0] not in known:
             return None
         return StorageError(
             f"{key}: its log is missing and may have been on {suspect}, which is offline, was replaced or lost a log",

@@ -353,6 +353,8 @@ class ReplicaManager:
                 continue
             if hosted is None and key in self.session_roles.missing:
                 continue  # the log that is here is a former topic's
+            if self._logs.pool.may_have_more(key):
+                continue  # this is waited for, too
             if log is not None and (hosted is None or hosted.storage_error is None):
                 leader = None if hosted is None else hosted.leader
                 leads_in = NO_LEADER_EPOCH if leader is None else leader.leader_epoch

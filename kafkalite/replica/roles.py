@@ -349,7 +349,7 @@ class Roles:
         self._take_state(partition, state)
         if state.leader == NO_LEADER:
             self._fetchers.stop(partition.topic_partition)
-            if self._identity()[0] in (*state.isr, *state.elr):
+            if self._identity()[0] in (*state.isr, *state.elr, *state.last_known_elr):
                 self._offline_replicas.can_lead(partition)
         else:
             self._fetchers.follow(partition, state.leader)

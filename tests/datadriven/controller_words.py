@@ -27,14 +27,14 @@ from kafkalite.rpc.messages.control import (
 
 
 def broker_of(text: str, partitions: frozenset[TopicPartition] = frozenset()) -> BrokerInfo:
-    number, _, epoch = text.rstrip("?!-").partition("@")
+    number, _, epoch = text.rstrip("?!-*").partition("@")
     at = Endpoint("host", int(number))
     doubtful = partitions if text.endswith("?") else frozenset()
     missing = partitions if text.endswith("!") else frozenset()
     keeps_elr = not text.endswith("-")
     return BrokerInfo(
         BrokerId(int(number)), BrokerEpoch(int(epoch or 1)), at, at,
-        missing=missing, doubtful=doubtful, keeps_elr=keeps_elr,
+        missing=missing, doubtful=doubtful, keeps_elr=keeps_elr, is_empty=text.endswith("*"),
     )  # fmt: skip
 
 

@@ -176,6 +176,31 @@ def test_a_disk_that_does_not_answer_at_first_is_waited_for(seed: int) -> None:
     assert result.violation is None, result.line()
 
 
+@pytest.mark.checklist("F28")
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_disk_that_no_node_can_read_at_its_start_is_waited_for(seed: int) -> None:
+    """All processes are killed, and start without one of their two disks (a mount, or its rights, are wrong on all hosts). Each of them took the
+    disk's logs for lost, so empty ones led on the other disk, and cut the ones that came back with the disk at the next start."""
+    killed = [
+        Fault(9.0 + number / 1_000, FaultKind.CRASH, each, 3.0 + number) for number, each in enumerate(nodes(seed))
+    ]
+    again = [Fault(17.0 + number, FaultKind.RESTART, each, 0.3) for number, each in enumerate(nodes(seed))]
+    drawn = dataclasses.replace(plan(seed, *killed, *again), log_dirs=("/data1", "/data2"))
+    seen: list[str] = []
+    simulation = Simulation(drawn, watch=seen.append)
+
+    def refuse(kind: str, path: str) -> None:
+        if kind == "lock" and path.startswith("/data1") and 9.0 < simulation.world.loop.time() < 16.5:
+            raise PermissionError(errno.EACCES, "injected", path)
+
+    for node in nodes(seed):
+        disk = simulation.world.host(node).disk
+        disk.was_faulty, disk.on_operation = True, refuse
+    result = simulation.run()
+    assert sum("log_dir.offline" in line for line in seen) >= 3
+    assert result.violation is None, result.line()
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_an_older_copy_on_another_disk_does_not_lead(seed: int) -> None:
     """A disk is away for a while, and its replicas are made again on the node's other one. Then all processes are killed, and the node is back

@@ -18,6 +18,7 @@ from kafkalite.controller.decisions.effects import (
     ReadStates,
     ReplyShutdown,
 )
+from kafkalite.controller.decisions.eligible import members
 from kafkalite.controller.decisions.events import (
     BrokerCleared,
     BrokersChanged,
@@ -116,10 +117,11 @@ def _compare(state: ControllerState, event: BrokersChanged, *, cleared: Collecti
     effects += [OpenChannel(now[id_]) for id_ in started]
     effects += announce_brokers(state, before.keys(), "broker.startup")
     effects += initialise(state, started, "broker.startup")
-    # A broker that has come back may lack the records that made it eligible, even if other nodes write the state meanwhile.
+    # A broker that has come back may lack the records that made it a member, even if other nodes write the state meanwhile, or this one did when
+    # its last session ended.
     returned = [id_ for id_ in started if id_ not in cleared]
-    unsure = frozenset(id_ for id_ in returned if now[id_].doubtful or now[id_].missing or not now[id_].keeps_elr)
-    concerned = {each for each, known in state.partitions.items() if not unsure.isdisjoint(known.elr)}
+    unsure = frozenset(id_ for id_ in returned if now[id_].may_lack_records or not now[id_].keeps_elr)
+    concerned = {each for each, known in state.partitions.items() if not unsure.isdisjoint(members(known))}
     waiting = tuple(sorted({*without_leader(state), *concerned}))
     if waiting:
         effects.append(ReadStates(waiting, Repair(bounced=unsure if concerned else frozenset())))

@@ -165,9 +165,12 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
             accepted.pop(partition, None)
             if choice.accepts_loss:
                 accepted[partition] = wanted.leader_epoch
-            if choice.doubtful:  # the new state is newer than their registrations
-                doubts[partition] = dict.fromkeys(choice.doubtful, wanted.leader_epoch)
-        elif found is not None and isinstance(event.purpose, PreferredElection):
+        if (
+            choice.doubtful and found is not None
+        ):  # the state is newer than their registrations, or may be written by others
+            epoch = found.leader_epoch if wanted is None else wanted.leader_epoch
+            doubts[partition] = dict.fromkeys(choice.doubtful, epoch)
+        if wanted is None and found is not None and isinstance(event.purpose, PreferredElection):
             effects += _skipped(replicas, found, partition)
     effects += _losses(state, adopted)
     # A pending change is announced once, when it is durable.

@@ -326,3 +326,25 @@ async def test_the_doubts_about_many_missing_logs_are_written_at_once(monkeypatc
     host.disk.process_crash()
     manager = await host.manager()
     assert manager.pool.doubtful() == keys
+
+
+async def test_a_log_that_was_made_again_while_a_disk_is_away_does_not_know_how_far_it_goes() -> None:
+    """The disk could not be read at the start. Until it is back, or the log has caught up with a leader, it may have more."""
+    host = Host("/d1", "/d2")
+    first = await host.manager()
+    first.placing.create(tp(0), TOPIC_ID, CONFIG, directory="/d1")
+    host.disk.process_crash()
+    host.disk.broken = {"/d1"}
+    manager = await host.manager()
+    manager.pool.expect([tp(0)])
+    assert manager.pool.unreadable() == {tp(0)}
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG, is_doubtful=True)
+    manager.placing.create(tp(1), TOPIC_ID, CONFIG, is_doubtful=True)
+    assert manager.pool.may_have_more(tp(0)) and not manager.pool.may_have_more(tp(1))
+    host.disk.process_crash()
+    manager = await host.manager()
+    assert manager.pool.doubtful() == [tp(0), tp(1)]
+    assert manager.pool.may_have_more(tp(0)) and not manager.pool.may_have_more(tp(1))
+    manager.pool.doubt(tp(0), is_doubtful=False)
+    manager.pool.doubt(tp(0), is_doubtful=True)
+    assert not manager.pool.may_have_more(tp(0))

@@ -198,7 +198,8 @@ def refused_for_good(patch: Patch) -> None:
 
 
 def remembers_replicas_outside(patch: Patch) -> None:
-    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since."""
+    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since; and those do
+    not doubt that they have everything."""
     made = leader.new_leader
 
     def planted(previous: Any, **fields: Any) -> Any:
@@ -211,6 +212,7 @@ def remembers_replicas_outside(patch: Patch) -> None:
         return new
 
     patch(roles, "new_leader", planted)
+    patch(doubts, "may_lack", lambda state, broker_id: False)
 
 
 def vanished_is_deleted(patch: Patch) -> None:

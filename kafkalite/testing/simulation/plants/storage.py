@@ -149,7 +149,7 @@ def trusts_old_copies(patch: Patch) -> None:
 
 
 def tombstones_for_a_while(patch: Patch) -> None:
-    """ADR 76: a tombstone goes after delete.retention.ms, as in Kafka, whoever is away."""
+    """ADR 76: a tombstone goes after delete.retention.ms, as in Kafka, also while a replica is away."""
     patch(ReplicaManager, "all_in_sync", lambda self, topic_partition: True)
 
 
