@@ -199,7 +199,7 @@ class Commands:
                 await asyncio.sleep(0)
                 if self.controller_epoch > epoch:  # a new controller has spoken (UpdateMetadata): stop here
                     break
-        # Those of replicas in sync are durable. The others begin without a log; a loss of power would put them in doubt again.
+        # The new ones are durable already.
         self._logs.offsets.save_doubts(durable=False)
         return refusals
 

@@ -40,12 +40,6 @@ def should_have_had(state: PartitionState, broker_id: BrokerId) -> bool:
     return state.leader_epoch > 0 and broker_id in (*state.isr, *state.elr)
 
 
-def may_lack(state: PartitionState, broker_id: BrokerId) -> bool:
-    """Whether the others may have committed records, where a replica begins without a log: always, except for the first members of
-    a new partition. If it was in sync or eligible, it has lost its log. If not, its leader may take it in yet for what its earlier life had."""
-    return state.leader_epoch > 0 or broker_id not in state.isr
-
-
 class DoubtfulReplicas:
     """Ends doubts when the replica has caught up."""
 

@@ -80,12 +80,13 @@ class Roles:
     def doubt_lost_logs(self, states: Collection[PartitionState]) -> None:
         """Before the logs which `states` say that this node should have, and which are missing, are made again: a write for each would hold the
         loop for long where a disk was replaced."""
-        lost = [
-            TopicPartition(state.topic, state.partition)
-            for state in states
-            if not state.is_new and doubts.should_have_had(state, self._identity()[0])
-        ]
+        lost = [TopicPartition(state.topic, state.partition) for state in states if self._has_lost(state)]
         self._logs.placing.doubt_ahead(lost)
+
+    def _has_lost(self, state: PartitionState) -> bool:
+        """Whether a replica without a log here has lost it, or has it on a disk that is offline."""
+        is_away = self._logs.pool.is_away(TopicPartition(state.topic, state.partition))
+        return not state.is_new and (is_away or doubts.should_have_had(state, self._identity()[0]))
 
     def apply(self, state: PartitionState, cause: str) -> ErrorCode:
         """One partition; never fails the others (invariant 13)."""
@@ -173,11 +174,9 @@ class Roles:
         lost = self._offline_replicas.may_have_lost(key, state) if log is None else None
         if lost is not None:
             return self._host_offline(key, state, lost)
-        is_new_log = log is None
         if log is None:
             self.stopped_high_watermarks.pop(key, None)
-            has_lost = not state.is_new and doubts.should_have_had(state, self._identity()[0])
-            log = self._logs.placing.create(key, state.topic_id, config, is_doubtful=has_lost)
+            log = self._logs.placing.create(key, state.topic_id, config, is_doubtful=self._has_lost(state))
         else:
             log.config = config
             log.take_topic_id(state.topic_id)
@@ -187,8 +186,6 @@ class Roles:
         partition = Partition(key, state.topic_id, log, config, mark)
         self._hosted.add(partition)
         self._offline_replicas.forget(key)
-        if is_new_log and not state.is_new and doubts.may_lack(state, self._identity()[0]):
-            self._logs.pool.doubt(key, is_doubtful=True)
         self._doubts.on_hosted(partition)
         return partition
 

@@ -113,7 +113,6 @@ def recreated_in_the_isr(patch: Patch) -> None:
     patch(Commands, "_retry_offline", retry_offline)
     patch(OfflineReplicas, "may_have_lost", lambda self, key, state: None)
     patch(doubts, "should_have_had", lambda state, broker_id: False)
-    patch(doubts, "may_lack", lambda state, broker_id: False)
 
 
 def notices_to_nobody(patch: Patch) -> None:
@@ -198,8 +197,7 @@ def refused_for_good(patch: Patch) -> None:
 
 
 def remembers_replicas_outside(patch: Patch) -> None:
-    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since; and those do
-    not doubt that they have everything."""
+    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since."""
     made = leader.new_leader
 
     def planted(previous: Any, **fields: Any) -> Any:
@@ -212,7 +210,6 @@ def remembers_replicas_outside(patch: Patch) -> None:
         return new
 
     patch(roles, "new_leader", planted)
-    patch(doubts, "may_lack", lambda state, broker_id: False)
 
 
 def vanished_is_deleted(patch: Patch) -> None:
