@@ -14,6 +14,7 @@ from kafkalite.controller.sources import ADMIN
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
+from kafkalite.log.pool import LogPool
 from kafkalite.model import EPOCH_DURING_DELETE, INTERNAL_TOPICS, BrokerId
 from kafkalite.replica import doubts, hosted, roles
 from kafkalite.replica.commands import Commands
@@ -197,7 +198,8 @@ def refused_for_good(patch: Patch) -> None:
 
 
 def remembers_replicas_outside(patch: Patch) -> None:
-    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since."""
+    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since; and those do
+    not doubt that they have everything, though the disk with their log is offline."""
     made = leader.new_leader
 
     def planted(previous: Any, **fields: Any) -> Any:
@@ -210,6 +212,7 @@ def remembers_replicas_outside(patch: Patch) -> None:
         return new
 
     patch(roles, "new_leader", planted)
+    patch(LogPool, "is_away", lambda self, topic_partition: False)
 
 
 def vanished_is_deleted(patch: Patch) -> None:
