@@ -166,15 +166,17 @@ async def abort(
       kafkalite admin transactions abort flights-3 --producer-id 1000 --producer-epoch 2
     """
     key = parse_partition(partition)
-    by_producer = producer_id is not None and producer_epoch is not None
-    if (start_offset is None) != by_producer or (producer_id is None) != (producer_epoch is None):
+    producer = None
+    if producer_id is not None and producer_epoch is not None:
+        producer = ProducerId(producer_id), producer_epoch
+    if (start_offset is None) is (producer is None) or (producer_id is None) is not (producer_epoch is None):
         raise click.UsageError("give either --start-offset, or --producer-id and --producer-epoch")
 
     async with cli.connect() as client:
         ended = await TransactionAdmin(client, timeout_s=cli.timeout_s).abort(
             key,
             start_offset=start_offset,
-            producer=(ProducerId(producer_id), producer_epoch) if by_producer else None,  # type: ignore[arg-type]
+            producer=producer,
             force=force,
         )
     cli.out.value(

@@ -165,9 +165,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
             accepted.pop(partition, None)
             if choice.accepts_loss:
                 accepted[partition] = wanted.leader_epoch
-        if (
-            choice.doubtful and found is not None
-        ):  # the state is newer than their registrations, or may be written by others
+        if choice.doubtful and found is not None:
+            # The state is newer than their registrations, or others may write it.
             epoch = found.leader_epoch if wanted is None else wanted.leader_epoch
             doubts[partition] = dict.fromkeys(choice.doubtful, epoch)
         if wanted is None and found is not None and isinstance(event.purpose, PreferredElection):

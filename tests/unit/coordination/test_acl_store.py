@@ -145,7 +145,7 @@ async def test_what_one_node_writes_every_node_learns(world: World) -> None:
 
 @in_world
 async def test_who_takes_a_right_away_knows_what_another_node_has_acknowledged(world: World) -> None:
-    """An admin who had a right created by one node and asked another to delete it was told that there was none."""
+    """One node created a right, and another one was asked to delete it: its answer was that there is none."""
     store, authorizer, session = await following(world, "a")
     other, _, theirs = await following(world, "b")
     await other.update(theirs, TOPIC, add(READ))
