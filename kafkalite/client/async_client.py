@@ -27,7 +27,7 @@ from kafkalite.extension.messages.watching import (
     HealthRequest,
     HealthResponse,
 )
-from kafkalite.model import BrokerId, ProducerId, TopicPartition
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, BrokerId, ProducerId, TopicPartition
 from kafkalite.partition_values import FetchedPartition, ListedOffset
 from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.messages.base import Message, of_kind
@@ -77,6 +77,21 @@ class AsyncClient(ClusterRequests):
     ) -> dict[TopicPartition, ListedOffset]:
         """Offsets for timestamps (LATEST_TIMESTAMP, ...), from the leaders. Raises ApiError, RpcError."""
         return await self.run(self.routing.list_offsets(wanted, isolation, timeout_s))
+
+    async def beginning_offsets(
+        self, keys: Iterable[TopicPartition], *, timeout_s: float = 30.0
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record that there still is. Raises ApiError, RpcError."""
+        found = await self.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
+        return {key: int(each.offset) for key, each in found.items()}
+
+    async def end_offsets(
+        self, keys: Iterable[TopicPartition], *, isolation: int = 0, timeout_s: float = 30.0
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last committed record; isolation 1: before the first open transaction. Raises ApiError, RpcError."""
+        stamps = dict.fromkeys(keys, LATEST_TIMESTAMP)
+        found = await self.list_offsets(stamps, isolation=isolation, timeout_s=timeout_s)
+        return {key: int(each.offset) for key, each in found.items()}
 
     async def fetch_raw(
         self,

@@ -26,7 +26,7 @@ from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "chaos"
@@ -204,10 +204,7 @@ async def read_all(
     async with AsyncClient.connect(cluster.bootstrap) as client, Consumer(client) as consumer:
         count = await client.known_topic(topic)
         partitions = [TopicPartition(topic, number) for number in range(count)]
-        ends = {
-            tp: listed.offset
-            for tp, listed in (await client.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))).items()
-        }
+        ends = await client.end_offsets(partitions)
         consumer.assign(dict.fromkeys((tp for tp in partitions if ends[tp] > 0), "earliest"))
         left = {tp for tp in partitions if ends[tp] > 0}
         while left:

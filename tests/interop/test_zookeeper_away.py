@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory
-from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite.testing.processes import ProcessCluster
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
@@ -28,8 +28,8 @@ _PARTITIONS = 4
 
 
 async def _end(client: AsyncClient, topic: str) -> int:
-    wanted = {TopicPartition(topic, number): LATEST_TIMESTAMP for number in range(_PARTITIONS)}
-    return sum(each.offset for each in (await client.list_offsets(wanted)).values())
+    keys = [TopicPartition(topic, number) for number in range(_PARTITIONS)]
+    return sum((await client.end_offsets(keys)).values())
 
 
 async def _grows(client: AsyncClient, *topics: str) -> None:

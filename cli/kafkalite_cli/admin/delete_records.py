@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import click
 
 from kafkalite.client.admin.records import delete_before
-from kafkalite.client.admin.refusals import refuse
-from kafkalite.errors import ErrorCode, api_error, error_code
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
+from kafkalite_cli.admin.refusals import raise_for_topic
 from kafkalite_cli.output import Invocation, Output, client_options, confirm
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.positions import parse_start, resolve
@@ -20,7 +20,6 @@ from kafkalite_cli.records.positions import parse_start, resolve
 @click.argument("topic")
 @click.option(
     "--before",
-    "before",
     required=True,
     metavar="WHERE",
     help="An OFFSET (with --partition), a time (2026-11-22T10:00:00Z), a time ago (-7d), or end: all records.",
@@ -48,10 +47,7 @@ async def delete_records(
 
     async with cli.connect() as client:
         metadata = (await client.metadata([topic], timeout_s=cli.timeout_s)).topics[0]
-        code = error_code(metadata.error)
-        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise api_error(code, f"there is no topic {topic!r}")
-        refuse(metadata.error, f"{topic}: {code.name}")
+        raise_for_topic(metadata)
         leaders = {
             TopicPartition(topic, each.partition): each.leader
             for each in metadata.partitions
@@ -60,20 +56,19 @@ async def delete_records(
         if not leaders:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
         keys = sorted(leaders)
-        begins = await client.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=cli.timeout_s)
-        ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=cli.timeout_s)
+        begins = await client.beginning_offsets(keys, timeout_s=cli.timeout_s)
+        ends = await client.end_offsets(keys, timeout_s=cli.timeout_s)
         found = await resolve(client, keys, where, cli.timeout_s)
-        target = {key: at if isinstance(at := found[key], int) else int(ends[key].offset) for key in keys}
-        count = {key: max(0, min(target[key], int(ends[key].offset)) - int(begins[key].offset)) for key in keys}
+        target = {key: at if isinstance(at := found[key], int) else ends[key] for key in keys}
+        count = {key: max(0, min(target[key], ends[key]) - begins[key]) for key in keys}
         wanted = {key: at for key, at in target.items() if count[key] or isinstance(where, int)}
-        out = cli.out
-        total = sum(count.values())
+        rows = {key: (begins[key], target[key], count[key]) for key in keys}
         if dry_run or not wanted:
-            _report(out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, {}, is_done=False)
+            _report(cli.out, rows, {}, is_done=False)
             return 0
-        confirm(f"Delete {number_of(total, 'record')} of {topic}?", yes=yes)
+        confirm(f"Delete {number_of(sum(count.values()), 'record')} of {topic}?", yes=yes)
         errors = await delete_before(client, wanted, leaders, cli.timeout_s)
-        _report(out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, errors, is_done=True)
+        _report(cli.out, rows, errors, is_done=True)
         return 1 if errors else 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error, error_code
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.output import Output
 
@@ -27,11 +27,9 @@ async def record_counts(
         if partitions is None or each.partition in partitions
     }
     led = [key for key, leader in keys.items() if leader >= 0]
-    if not led:
-        return dict.fromkeys(sorted(keys), -1)
-    begins = await client.list_offsets(dict.fromkeys(led, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
-    ends = await client.list_offsets(dict.fromkeys(led, LATEST_TIMESTAMP), timeout_s=timeout_s)
-    return {key: int(ends[key].offset) - int(begins[key].offset) if key in ends else -1 for key in sorted(keys)}
+    begins = await client.beginning_offsets(led, timeout_s=timeout_s)
+    ends = await client.end_offsets(led, timeout_s=timeout_s)
+    return {key: ends[key] - begins[key] if key in ends else -1 for key in sorted(keys)}
 
 
 def counted(found: Counts) -> str:

@@ -225,7 +225,7 @@ async def _copy(
     *,
     exit_at_end: bool,
 ) -> None:
-    end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
+    end = await ToTheEnd.of(client, consumer, keys, timeout_s) if exit_at_end else None
     on_stop(consumer.close)
     printer = Printer()
     left = sys.maxsize if maximum is None else maximum

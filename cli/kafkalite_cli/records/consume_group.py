@@ -88,7 +88,7 @@ class GroupReading:
         keys = member.partitions
         committed = await member.committed()
         consumer.assign({key: committed.get(key, self.start) for key in keys})
-        end = await ToTheEnd.of(self.client, consumer, list(keys), self.timeout_s) if self.exit_at_end else None
+        end = await ToTheEnd.of(self.client, consumer, keys, self.timeout_s) if self.exit_at_end else None
         places: deque[_Place] = deque()
         printer.drop()
         loop = asyncio.get_running_loop()

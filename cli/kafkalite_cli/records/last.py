@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.client.consumer import Consumer
-from kafkalite.model import EARLIEST_TIMESTAMP, TopicPartition
-from kafkalite_cli.records.to_the_end import ToTheEnd, ends_now
+from kafkalite.model import TopicPartition
+from kafkalite_cli.records.to_the_end import ToTheEnd
 
 #: Where offsets hold no records any more (compacted, aborted, markers of transactions), the next look goes back this many times further.
 _FURTHER = 8
@@ -21,13 +21,13 @@ async def last_records(
 
     Of each partition as many are read, or all: any of them may be among the last.
     """
-    begins = await client.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
-    ends = await ends_now(client, consumer, list(keys), timeout_s)
+    begins = await client.beginning_offsets(keys, timeout_s=timeout_s)
+    ends = await client.end_offsets(keys, isolation=consumer.isolation, timeout_s=timeout_s)
     found = dict.fromkeys(keys, 0)
     kept: list[ConsumedRecord] = []
     reach = count
     while ends and not consumer.closed:
-        starts = {key: max(int(begins[key].offset), end - reach) for key, end in ends.items()}
+        starts = {key: max(begins[key], end - reach) for key, end in ends.items()}
         consumer.assign(starts)
         until = ToTheEnd(client, consumer, ends, timeout_s)
         while not consumer.closed and not until.is_reached():
@@ -38,7 +38,7 @@ async def last_records(
                     kept.append(record)
             if len(kept) > 2 * count + 5_000:
                 kept = _last(kept, count)
-        ends = {key: at for key, at in starts.items() if found[key] < count and at > begins[key].offset}
+        ends = {key: at for key, at in starts.items() if found[key] < count and at > begins[key]}
         reach *= _FURTHER
     return _last(kept, count)
 

@@ -17,7 +17,7 @@ from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite_cli.output import Invocation, Output, client_options, group_options, size_text
 from kafkalite_cli.parameters import Real, Whole
 from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
@@ -195,12 +195,12 @@ async def perf_consume(cli: Invocation, topic: str, records: int) -> None:
     async with cli.connect() as client:
         count = await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
         keys = [TopicPartition(topic, number) for number in range(count)]
-        ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=cli.timeout_s)
+        ends = await client.end_offsets(keys, timeout_s=cli.timeout_s)
         read = size = 0
         began = client.now()
         async with Consumer(client) as consumer:
             consumer.assign(dict.fromkeys(keys, EARLIEST))
-            end = ToTheEnd(client, consumer, {key: int(each.offset) for key, each in ends.items()}, cli.timeout_s)
+            end = ToTheEnd(client, consumer, ends, cli.timeout_s)
             while not end.is_reached() and read < records:
                 for record in await consumer.poll(max_records=min(5_000, records - read), timeout_s=0.1):
                     read += 1
@@ -226,12 +226,12 @@ async def perf_e2e(cli: Invocation, topic: str, load: _Load) -> None:
     async with cli.connect() as client:
         count = await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
         keys = [TopicPartition(topic, number) for number in range(count)]
-        ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=cli.timeout_s)
+        ends = await client.end_offsets(keys, timeout_s=cli.timeout_s)
         mark = _MARK + os.urandom(2)
         timed = _TimedProducer(client, topic, load)
         latencies: list[float] = []
         async with Consumer(client) as consumer, load.producer(client, cli.timeout_s) as producer:
-            consumer.assign({key: int(each.offset) for key, each in ends.items()})
+            consumer.assign(ends)
             reading = client.supervisor.spawn(
                 "perf.read", _read(client, consumer, mark, load.records, cli.timeout_s, latencies)
             )

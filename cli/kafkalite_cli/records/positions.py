@@ -12,7 +12,7 @@ from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.client.consumer import EARLIEST, LATEST
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import INTERNAL_TOPICS, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import INTERNAL_TOPICS, TopicPartition
 from kafkalite_cli.parameters import MAX_LONG, is_whole, parse_pattern, parse_time_ms
 
 _AGO = re.compile(r"-(\d{1,9})(s|m|h|d)")
@@ -54,9 +54,9 @@ async def resolve(
         return dict.fromkeys(keys, start)
     at_ms = max(0, client.clock.wall_ms() - start.ms) if start.is_ago else start.ms
     # First the ends: what comes between the two questions is young enough.
-    ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
+    ends = await client.end_offsets(keys, timeout_s=timeout_s)
     found = await client.list_offsets(dict.fromkeys(keys, at_ms), timeout_s=timeout_s)
-    return {key: int((ends[key] if each.offset < 0 else each).offset) for key, each in found.items()}
+    return {key: ends[key] if each.offset < 0 else int(each.offset) for key, each in found.items()}
 
 
 async def choose_topics(

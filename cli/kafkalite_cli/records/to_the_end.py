@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
 
 #: Partitions that are named in an error.
 _MAX_NAMED = 10
-
-
-async def ends_now(
-    client: AsyncClient, consumer: Consumer, keys: list[TopicPartition], timeout_s: float
-) -> dict[TopicPartition, int]:
-    """The offset after the last record that this consumer can read: of committed ones, before the first open transaction."""
-    stamps = dict.fromkeys(keys, LATEST_TIMESTAMP)
-    found = await client.list_offsets(stamps, isolation=consumer.isolation, timeout_s=timeout_s) if keys else {}
-    return {key: int(end.offset) for key, end in found.items()}
 
 
 class ToTheEnd:
@@ -39,9 +30,10 @@ class ToTheEnd:
         self._moved_at = client.now()
 
     @staticmethod
-    async def of(client: AsyncClient, consumer: Consumer, keys: list[TopicPartition], timeout_s: float) -> ToTheEnd:
+    async def of(client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition], timeout_s: float) -> ToTheEnd:
         """The ends of these partitions now, as this consumer can reach them. Raises ApiError, RpcError."""
-        return ToTheEnd(client, consumer, await ends_now(client, consumer, keys, timeout_s), timeout_s)
+        ends = await client.end_offsets(keys, isolation=consumer.isolation, timeout_s=timeout_s)
+        return ToTheEnd(client, consumer, ends, timeout_s)
 
     def is_before(self, key: TopicPartition, offset: int) -> bool:
         """Whether a record was there at the beginning."""

@@ -13,7 +13,7 @@ from kafkalite.client.consumer import Consumer
 from kafkalite.client.transactions import GroupVersion, TransactionalClient
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
@@ -116,11 +116,8 @@ class TransactionLoad:
         try:
             async with asyncio.timeout(_READ_S), AsyncClient.connect(self._cluster.bootstrap) as client:
                 partitions = [TopicPartition(TOPIC, each) for each in range(_PARTITIONS)]
-                stamps = dict.fromkeys(partitions, LATEST_TIMESTAMP)
                 while True:  # until nothing is open any more
-                    stable = await client.list_offsets(stamps, isolation=1)
-                    ends = await client.list_offsets(stamps)
-                    if all(stable[tp].offset == ends[tp].offset for tp in partitions):
+                    if await client.end_offsets(partitions, isolation=1) == await client.end_offsets(partitions):
                         break
                     await asyncio.sleep(0.2)
                 async with Consumer(client, read_committed=True) as consumer:

@@ -21,7 +21,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import LATEST_TIMESTAMP, Offset, ProducerId, TopicPartition
+from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.partition_values import AbortedTransaction
 from kafkalite.protocol import wire
 from kafkalite.record.batch import BatchHeader, parse_header, split_batches
@@ -296,8 +296,8 @@ async def test_a_restore_that_failed_at_its_end_is_repeated(
             await client.delete_topics(["x.t"])
         restored = await run_restore()
         assert (restored.records, restored.earlier) == (10, 10 if "deleted by" in event else 0)
-        ends = await client.list_offsets({key: LATEST_TIMESTAMP})
-        assert (ends[key].offset, (tmp_path / "state.json").exists()) == (10, False)
+        ends = await client.end_offsets([key])
+        assert (ends[key], (tmp_path / "state.json").exists()) == (10, False)
 
 
 async def refuses(*_: object) -> int:
@@ -330,8 +330,8 @@ async def test_the_three_verbs(tmp_path: Path) -> None:
         assert "add --yes" in (await run(on, "restore", directory, "--replace")).err
         group = await run(on, "restore", directory, "--prefix", "x.", "--replication-factor", "1")
         assert (group.code, group.err) == (0, "")
-        ends = await client.list_offsets({TopicPartition("x.t", 0): -1, TopicPartition("x.t", 1): -1})
-        assert [each.offset for each in ends.values()] == [10, 10]
+        ends = await client.end_offsets([TopicPartition("x.t", 0), TopicPartition("x.t", 1)])
+        assert list(ends.values()) == [10, 10]
         _, described = await Groups(client).describe("g")
         assert [(each.topic, each.partition, each.offset) for each in described.offsets] == [("t", 1, 4), ("x.t", 1, 4)]
         settings = await kafkalite(

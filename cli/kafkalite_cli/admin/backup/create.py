@@ -18,7 +18,7 @@ from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error, error_code
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite.partition_values import TopicMetadata
 from kafkalite.security.acl import Filter
 from kafkalite_cli.admin.backup.files import (
@@ -167,13 +167,9 @@ def _chosen(choice: Choice, now: dict[str, TopicMetadata]) -> list[str]:
 async def _topic(client: AsyncClient, topic: TopicMetadata, timeout_s: float) -> BackedTopic:
     keys = [TopicPartition(topic.topic, each.partition) for each in topic.partitions]
     settings = (await describe_configs(client, ConfigResource.topic(topic.topic), timeout_s=timeout_s)).own
-    begins = await client.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
-    ends = await client.list_offsets(
-        dict.fromkeys(keys, LATEST_TIMESTAMP), isolation=_READ_COMMITTED, timeout_s=timeout_s
-    )
-    partitions = tuple(
-        BackedPartition(key.partition, int(begins[key].offset), int(ends[key].offset)) for key in sorted(keys)
-    )
+    begins = await client.beginning_offsets(keys, timeout_s=timeout_s)
+    ends = await client.end_offsets(keys, isolation=_READ_COMMITTED, timeout_s=timeout_s)
+    partitions = tuple(BackedPartition(key.partition, begins[key], ends[key]) for key in sorted(keys))
     factor = max((len(each.replicas) for each in topic.partitions), default=1)
     return BackedTopic(topic.topic, topic.topic_id, factor, settings, partitions)
 
@@ -278,8 +274,7 @@ async def _copy_some(
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            begins = await client.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_s=timeout_s)
-            first = min(int(begins[key].offset), end)
+            first = min((await client.beginning_offsets([key], timeout_s=timeout_s))[key], end)
             if first <= position:
                 raise
             writer.note_deleted(position, first)

@@ -22,7 +22,7 @@ from kafkalite.client.messages import first_commit_error
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error, error_code
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Buffer, TopicPartition, numbers_by_topic
+from kafkalite.model import Buffer, TopicPartition, numbers_by_topic
 from kafkalite.partition_values import TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.record.batch import BatchHeader, split_batches
@@ -172,13 +172,8 @@ class Restore:
             return False
         if len(there.partitions) != len(topic.partitions):
             return False
-        ends = await self._ends(there.topic, len(topic.partitions))
-        return not any(ends.values())
-
-    async def _ends(self, name: str, count: int) -> dict[TopicPartition, int]:
-        keys = [TopicPartition(name, number) for number in range(count)]
-        found = await self._client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=self._timeout_s)
-        return {key: int(each.offset) for key, each in found.items()}
+        keys = [TopicPartition(there.topic, number) for number in range(len(topic.partitions))]
+        return not any((await self._client.end_offsets(keys, timeout_s=self._timeout_s)).values())
 
     async def run(self, *, limit: int | None, parallel: int, is_shown: bool) -> Restored:
         """Everything, in an order in which a run that was killed can be repeated."""
@@ -286,10 +281,9 @@ class Restore:
 
     async def _load(self, topic: BackedTopic, part: BackedPartition, pace: Pace) -> None:
         key = TopicPartition(self._name(topic.topic), part.partition)
-        begins = await self._client.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_s=self._timeout_s)
-        ends = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_s=self._timeout_s)
-        done = int(ends[key].offset)
-        if begins[key].offset or done > part.records:
+        begins = await self._client.beginning_offsets([key], timeout_s=self._timeout_s)
+        done = (await self._client.end_offsets([key], timeout_s=self._timeout_s))[key]
+        if begins[key] or done > part.records:
             raise BackupError(f"{key}: something else has written to the topic, or deleted from it: {_BEGIN_AGAIN}")
         self._earlier += done
         await pace.moved(0, done)
@@ -307,8 +301,7 @@ class Restore:
     async def _compare(self, topic: BackedTopic, part: BackedPartition, pace: Pace) -> None:
         key = TopicPartition(self._name(topic.topic), part.partition)
         comparison = Comparison(batches_to_send(self._stored(topic, part)))
-        ends = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_s=self._timeout_s)
-        position, end = 0, int(ends[key].offset)
+        position, end = 0, (await self._client.end_offsets([key], timeout_s=self._timeout_s))[key]
         deadline = self._client.now() + self._timeout_s
         while position < end:
             _, records = await self._client.fetch_raw(key, position, _FETCH_BYTES, timeout_s=self._timeout_s)
