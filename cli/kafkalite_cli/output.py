@@ -22,7 +22,7 @@ from kafkalite.client.bootstrap import DEFAULT_PORT, parse_bootstrap
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.telemetry import logs
-from kafkalite_cli.parameters import Real, os_error_text
+from kafkalite_cli.parameters import Real, os_error_text, with_options
 from kafkalite_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -207,10 +207,7 @@ def client_options(verb: Callable[..., Any]) -> Callable[..., None]:
         ),
         click.option("--json", "as_json", is_flag=True, help="JSON on stdout."),
     ]
-    options_of: Callable[..., None] = command
-    for option in reversed(options):
-        options_of = option(options_of)
-    return options_of
+    return with_options(command, options)
 
 
 #: A command that has reached no broker by then says that it waits.

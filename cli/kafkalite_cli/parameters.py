@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, AnyStr
+from typing import Any, AnyStr, TypeVar
 
 import click
 
@@ -15,6 +16,16 @@ from kafkalite.model import BrokerId, TopicPartition
 MAX_ID = 2**31 - 1
 #: Offsets, and bytes per second.
 MAX_LONG = 2**63 - 1
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    """The command with these options, which its help lists in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 class Whole(click.IntRange):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -23,8 +23,8 @@ from kafkalite.security.acl import (
     ResourceType,
 )
 from kafkalite_cli.output import Invocation, Output, client_options, group_options
+from kafkalite_cli.parameters import with_options
 
-F = TypeVar("F", bound=Callable[..., Any])
 Resource = tuple[ResourceType, str]
 
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -43,12 +43,6 @@ _CONSUMER = {_TOPIC: (Operation.READ, Operation.DESCRIBE), _GROUP: (Operation.RE
 @group_options
 def acls(bootstrap: str | None) -> None:
     """Who may do what (clusters with authorizer.enabled)."""
-
-
-def _with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 def resource_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -71,7 +65,7 @@ def resource_options(command: Callable[..., None]) -> Callable[..., None]:
         found += [(ResourceType.DELEGATION_TOKEN, name) for name in tokens]
         command(resources=found + ([(_CLUSTER, CLUSTER_NAME)] if is_cluster else []), **others)
 
-    return _with_options(named, [
+    return with_options(named, [
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * is every topic."),
         click.option("--group", "groups", multiple=True, metavar="NAME", help="A consumer group."),
         click.option("--transactional-id", "transactions", multiple=True, metavar="ID", help="A transactional id."),
@@ -209,7 +203,7 @@ def entry_options(command: Callable[..., None]) -> Callable[..., None]:
         entries = EntryOptions(**{name: given.pop(name) for name in EntryOptions.__match_args__})
         command(entries=entries, **given)
 
-    return _with_options(bundled, [
+    return with_options(bundled, [
         click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Who may."),
         click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Principal that may not."),
         click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="From where [default: *]."),

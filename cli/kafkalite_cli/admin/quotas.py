@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import click
 
 from kafkalite.client.admin.quotas import alter_quotas, describe_quotas
 from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, parse_limit
 from kafkalite_cli.output import Invocation, client_options, group_options
-
-F = TypeVar("F", bound=Callable[..., Any])
+from kafkalite_cli.parameters import with_options
 
 _ENTITY_OPTIONS = ("user", "user_default", "client_id", "client_id_default", "ip", "ip_default")
 _KEYS = [*map(str, Kind), CONNECTION_RATE]
@@ -24,7 +23,7 @@ def quotas(bootstrap: str | None) -> None:
     """Quotas of users, clients and addresses."""
 
 
-def entity_options(command: F) -> F:
+def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--user, --client-id, --ip and their defaults: the command gets them as `entity`."""
 
     @functools.wraps(command)
@@ -40,9 +39,7 @@ def entity_options(command: F) -> F:
         click.option("--ip", metavar="ADDRESS", help="An address, for connection_creation_rate."),
         click.option("--ip-default", is_flag=True, help="Every address without its own quota."),
     ]
-    for option in reversed(options):
-        with_entity = option(with_entity)
-    return cast(F, with_entity)
+    return with_options(with_entity, options)
 
 
 def _entity(

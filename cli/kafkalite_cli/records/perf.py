@@ -19,7 +19,7 @@ from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite_cli.output import Invocation, Output, client_options, group_options, size_text
-from kafkalite_cli.parameters import Real, Whole
+from kafkalite_cli.parameters import Real, Whole, with_options
 from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
 from kafkalite_cli.records.to_the_end import ToTheEnd
@@ -85,10 +85,7 @@ def load_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             help="Codec of the batches.",
         ),
     ]
-    options_of: Callable[..., Any] = command
-    for option in reversed(options):
-        options_of = option(options_of)
-    return options_of
+    return with_options(command, options)
 
 
 class _TimedProducer:

@@ -13,6 +13,7 @@ from kafkalite.coordination.znode_acls import AclReport, as_acls, change, examin
 from kafkalite.errors import ConfigError
 from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
 from kafkalite_cli.output import Output, confirm, run_async
+from kafkalite_cli.parameters import with_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,9 +36,7 @@ def _options(command: F) -> F:
         node_config_option,
         click.option("--json", "as_json", is_flag=True, help="JSON on stdout."),
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(command, options)
 
 
 @zookeeper.command("check")
