@@ -179,6 +179,19 @@ class Binding:
         """Why this cannot be written; None if it can."""
         return self.pattern.problem() or self.entry.problem()
 
+    def exactly(self) -> Filter:
+        """The filter that matches this one only."""
+        pattern, entry = self.pattern, self.entry
+        return Filter(
+            pattern.resource_type,
+            pattern.name,
+            pattern.pattern_type,
+            entry.principal,
+            entry.host,
+            entry.operation,
+            entry.permission,
+        )
+
 
 def _is_unfit(letter: str) -> bool:
     code = ord(letter)

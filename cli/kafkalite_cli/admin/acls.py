@@ -266,18 +266,7 @@ async def remove(cli: Invocation, resources: list[Resource], entries: EntryOptio
             for kind, name in resources
         )
     else:
-        filters = tuple(
-            Filter(
-                each.pattern.resource_type,
-                each.pattern.name,
-                each.pattern.pattern_type,
-                each.entry.principal,
-                each.entry.host,
-                each.entry.operation,
-                each.entry.permission,
-            )
-            for each in entries.bindings(resources)
-        )
+        filters = tuple(each.exactly() for each in entries.bindings(resources))
 
     async with cli.connect() as client:
         removed = await delete_acls(client, filters, timeout_s=cli.timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
@@ -22,30 +23,9 @@ from kafkalite.security.acl import (
 
 async def describe_acls(client: AsyncClient, wanted: Filter, *, timeout_s: float = 30.0) -> list[Binding]:
     """The entries in force that match."""
-    request = wire.DescribeAclsRequest(
-        int(wanted.resource_type),
-        wanted.name,
-        int(wanted.pattern_type),
-        wanted.principal,
-        wanted.host,
-        int(wanted.operation),
-        int(wanted.permission),
-    )
-    answer = await client.call_any(request, timeout_s=timeout_s)
+    answer = await client.call_any(wire.DescribeAclsRequest(*_fields(wanted)), timeout_s=timeout_s)
     refuse(answer.error_code, answer.error_message)
-    return [
-        _binding(
-            resource.resource_type,
-            resource.resource_name,
-            resource.pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for resource in answer.resources
-        for acl in resource.acls
-    ]
+    return [_binding(resource, acl) for resource in answer.resources for acl in resource.acls]
 
 
 async def create_acls(client: AsyncClient, bindings: Iterable[Binding], *, timeout_s: float = 30.0) -> None:
@@ -73,18 +53,7 @@ async def create_acls(client: AsyncClient, bindings: Iterable[Binding], *, timeo
 async def delete_acls(client: AsyncClient, filters: Iterable[Filter], *, timeout_s: float = 30.0) -> list[Binding]:
     """Remove what the filters match; returns what that was. The first refusal is raised."""
     request = wire.DeleteAclsRequest
-    wanted = [
-        request.DeleteAclsFilter(
-            int(each.resource_type),
-            each.name,
-            int(each.pattern_type),
-            each.principal,
-            each.host,
-            int(each.operation),
-            int(each.permission),
-        )
-        for each in filters
-    ]
+    wanted = [request.DeleteAclsFilter(*_fields(each)) for each in filters]
     answer = await client.call_controller(
         request(wanted), lambda each: [r.error_code for r in each.filter_results], timeout_s=timeout_s
     )
@@ -93,24 +62,24 @@ async def delete_acls(client: AsyncClient, filters: Iterable[Filter], *, timeout
         refuse(result.error_code, result.error_message)
         for acl in result.matching_acls:
             refuse(acl.error_code, acl.error_message)
-            removed.append(
-                _binding(
-                    acl.resource_type,
-                    acl.resource_name,
-                    acl.pattern_type,
-                    acl.principal,
-                    acl.host,
-                    acl.operation,
-                    acl.permission_type,
-                )
-            )
+            removed.append(_binding(acl, acl))
     return removed
 
 
-def _binding(
-    resource_type: int, name: str, pattern_type: int, principal: str, host: str, operation: int, permission: int
-) -> Binding:
+def _fields(wanted: Filter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
+    """As requests name them."""
+    pattern = (int(wanted.resource_type), wanted.name, int(wanted.pattern_type))
+    return (*pattern, wanted.principal, wanted.host, int(wanted.operation), int(wanted.permission))
+
+
+def _binding(resource: Any, acl: Any) -> Binding:
+    """The structs of a response that have the fields of the pattern and of the entry."""
+    resource_type = known_or_unknown(ResourceType, resource.resource_type)
+    operation, permission = (
+        known_or_unknown(Operation, acl.operation),
+        known_or_unknown(Permission, acl.permission_type),
+    )
     return Binding(
-        Pattern(known_or_unknown(ResourceType, resource_type), name, known_or_unknown(PatternType, pattern_type)),
-        AclEntry(principal, host, known_or_unknown(Operation, operation), known_or_unknown(Permission, permission)),
+        Pattern(resource_type, resource.resource_name, known_or_unknown(PatternType, resource.pattern_type)),
+        AclEntry(acl.principal, acl.host, operation, permission),
     )

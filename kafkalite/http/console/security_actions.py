@@ -17,7 +17,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.http.console.body import Values, binary, confirmed, value
 from kafkalite.http.console.rights import UserRights
-from kafkalite.security.acl import AclEntry, Binding, Filter, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.acl import AclEntry, Binding, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.quotas import Entity, Kind, limit_text, parse_limit
 from kafkalite.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, MIN_SALT_BYTES
 
@@ -81,11 +81,7 @@ class SecurityActions:
         binding = _binding(values)
         confirmed(values, "principal")
         rights.need("DeleteAcls")
-        pattern, entry = binding.pattern, binding.entry
-        exactly = Filter(
-            pattern.resource_type, pattern.name, pattern.pattern_type, entry.principal, entry.host, entry.operation, entry.permission
-        )  # fmt: skip
-        removed = await delete_acls(client, [exactly], timeout_s=self._timeout_s)
+        removed = await delete_acls(client, [binding.exactly()], timeout_s=self._timeout_s)
         if not removed:
             raise api_error(ErrorCode.RESOURCE_NOT_FOUND, "there is no such entry")
         return {"text": f"removed: {_said(binding)}"}
