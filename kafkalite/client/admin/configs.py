@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
@@ -79,20 +80,10 @@ async def settings_in_force(
     client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0
 ) -> dict[str, Setting]:
     """All that holds for a topic, or for a broker that is alive. Of the cluster: what is set. Raises ApiError, RpcError."""
-    request = wire.DescribeConfigsRequest
-    message = request(
-        [request.DescribeConfigsResource(resource.resource_type, resource.name, None)], include_synonyms=True
-    )
-    if resource.broker_id is not None:
-        await client.metadata((), timeout_s=timeout_s)
-        if resource.broker_id not in client.view.brokers:
-            reason = f"broker {resource.broker_id} is not alive: only what is set for it is known"
-            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
-        answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)
-    else:
-        answer = await client.call_any(message, timeout_s=timeout_s)
-    [result] = answer.results
-    refuse(result.error_code, result.error_message)
+    entries = await _described(client, resource, timeout_s)
+    if entries is None:
+        reason = f"broker {resource.broker_id} is not alive: only what is set for it is known"
+        raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
     return {
         entry.name: Setting(
             "" if entry.value is None else entry.value,
@@ -100,34 +91,44 @@ async def settings_in_force(
             entry.read_only,
             entry.is_sensitive,
         )
-        for entry in result.configs
+        for entry in entries
     }
 
 
-async def describe_configs(client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0) -> Settings:
-    """Settings as ZooKeeper has them. A broker need not be alive (that takes kafkalite's extension API)."""
+async def _described(client: AsyncClient, resource: ConfigResource, timeout_s: float) -> Sequence[Any] | None:
+    """The entries of a DescribeConfigs response; None: only the broker itself could say, and it is not alive."""
     request = wire.DescribeConfigsRequest
     message = request(
         [request.DescribeConfigsResource(resource.resource_type, resource.name, None)], include_synonyms=True
     )
-    if resource.broker_id is not None:
+    if resource.broker_id is None:
+        answer = await client.call_any(message, timeout_s=timeout_s)
+    else:
         await client.metadata((), timeout_s=timeout_s)
         if resource.broker_id not in client.view.brokers:
-            asked = DescribeBrokerSettingsRequest(resource.broker_id)
-            found = await client.request(asked, DescribeBrokerSettingsResponse, timeout_s=timeout_s)
-            refuse(found.error, found.message)
-            return Settings(found.settings or {}, {})
+            return None
         answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)
-    else:
-        answer = await client.call_any(message, timeout_s=timeout_s)
     [result] = answer.results
     refuse(result.error_code, result.error_message)
+    entries: Sequence[Any] = result.configs
+    return entries
+
+
+async def describe_configs(client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0) -> Settings:
+    """Settings as ZooKeeper has them. A broker need not be alive (that takes kafkalite's extension API)."""
+    entries = await _described(client, resource, timeout_s)
+    if entries is None:
+        assert resource.broker_id is not None
+        asked = DescribeBrokerSettingsRequest(resource.broker_id)
+        found = await client.request(asked, DescribeBrokerSettingsResponse, timeout_s=timeout_s)
+        refuse(found.error, found.message)
+        return Settings(found.settings or {}, {})
     own = {
         entry.name: entry.synonyms[0].value or "" if entry.synonyms else entry.value or ""
-        for entry in result.configs
+        for entry in entries
         if entry.config_source == resource.own_source
     }
-    effective = {entry.name: entry.value or "" for entry in result.configs} if resource.is_topic else {}
+    effective = {entry.name: entry.value or "" for entry in entries} if resource.is_topic else {}
     return Settings(own, effective)
 
 
