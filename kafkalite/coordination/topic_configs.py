@@ -70,8 +70,7 @@ class TopicConfigs(FollowedStore[tuple[str, str]]):
 
     def broker(self, broker_id: int | None) -> dict[str, str]:
         """A broker's own dynamic settings; None asks for those of all brokers."""
-        name = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
-        return dict(self._settings[BROKERS].get(name, {}))
+        return dict(self._settings[BROKERS].get(broker_entity(broker_id), {}))
 
     def brokers(self) -> dict[int, dict[str, str]]:
         """The own dynamic settings of each broker that has any."""
@@ -84,7 +83,7 @@ class TopicConfigs(FollowedStore[tuple[str, str]]):
 
     def entity(self, entity_type: str, name: str) -> dict[str, str]:
         """The settings of one group, of one subscription of client metrics, or of the features; the name is not encoded."""
-        return dict(self._settings[entity_type].get(_encoded(name), {}))
+        return dict(self._settings[entity_type].get(_encoded(entity_type, name), {}))
 
     def entities(self, entity_type: str) -> dict[str, dict[str, str]]:
         """All that have settings, by their names as people write them."""
@@ -164,27 +163,33 @@ class TopicConfigs(FollowedStore[tuple[str, str]]):
             self._flushing.discard(topic)
 
 
-def _encoded(name: str) -> str:
-    return name if name == paths.DEFAULT_ENTITY else paths.sanitize(name)
+def broker_entity(broker_id: int | None) -> str:
+    """The name under which a broker's settings are kept; None: those of all brokers."""
+    return paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
+
+
+def _encoded(entity_type: str, name: str) -> str:
+    """The names of topics and brokers are legal in paths."""
+    return name if entity_type in (TOPICS, BROKERS) or name == paths.DEFAULT_ENTITY else paths.sanitize(name)
 
 
 async def read_entity(coordinator: Coordinator, entity_type: str, name: str) -> dict[str, str]:
-    """As `read_config`, of an entity whose name is encoded."""
-    return await read_config(coordinator, entity_type, _encoded(name))
+    """As `read_config`, of an entity whose name may have to be encoded."""
+    return await read_config(coordinator, entity_type, _encoded(entity_type, name))
 
 
 async def write_entity(
     coordinator: Coordinator, entity_type: str, name: str, changes: Mapping[str, str | None] | Mapping[str, str]
 ) -> dict[str, str]:
-    """As `write_config`, of an entity whose name is encoded."""
-    return await write_config(coordinator, entity_type, _encoded(name), changes)
+    """As `write_config`, of an entity whose name may have to be encoded."""
+    return await write_config(coordinator, entity_type, _encoded(entity_type, name), changes)
 
 
 async def replace_entity(
     coordinator: Coordinator, entity_type: str, name: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> bool:
-    """As `replace_config`, of an entity whose name is encoded."""
-    return await replace_config(coordinator, entity_type, _encoded(name), before, after)
+    """As `replace_config`, of an entity whose name may have to be encoded."""
+    return await replace_config(coordinator, entity_type, _encoded(entity_type, name), before, after)
 
 
 def notification(entity_type: str, entity_name: str) -> Create:

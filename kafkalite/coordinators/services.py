@@ -375,13 +375,16 @@ class Services(Protocol):
         ...
 
     async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
-        """Those of one, as ZooKeeper has them. Raises ApiError, CoordinatorError."""
+        """Dynamic settings of one entity that is no topic, as ZooKeeper has them. Raises ApiError, CoordinatorError."""
         ...
 
     async def replace_entity_overrides(
         self, entity_type: str, name: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> bool:
-        """Replace them (already validated) if they are still `before`; False: they are not. Raises ApiError, CoordinatorError."""
+        """Replace an entity's settings (already validated) if they are still `before`; False: they are not.
+
+        Raises ApiError, CoordinatorError.
+        """
         ...
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse: ...
@@ -410,16 +413,6 @@ class Services(Protocol):
 
     async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse: ...
 
-    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
-        """A broker's own dynamic settings; None: those of all brokers. Raises ApiError, CoordinatorError."""
-        ...
-
-    async def replace_broker_overrides(
-        self, broker_id: BrokerId | None, before: Mapping[str, str], after: Mapping[str, str]
-    ) -> bool:
-        """As `replace_entity_overrides`. Raises ApiError, CoordinatorError."""
-        ...
-
     async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
         """Whether the broker may be given this `broker.state`. Raises ApiError, CoordinatorError."""
         ...
@@ -430,10 +423,6 @@ class Services(Protocol):
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         """The effective configuration of a topic with these settings on this node."""
-        ...
-
-    async def replace_topic_overrides(self, topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-        """As `replace_entity_overrides`. Raises ApiError, CoordinatorError."""
         ...
 
     def log_dirs(self) -> list[LogDirDescription]:

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
-from kafkalite.coordination.topic_configs import (
-    BROKERS,
-    FEATURES,
-    GROUPS,
-    TOPICS,
-    read_config,
-    read_entity,
-    replace_config,
-    replace_entity,
-    write_entity,
-)
+from kafkalite.coordination.topic_configs import FEATURES, GROUPS, TOPICS, read_entity, replace_entity, write_entity
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordinators.services import DelegationTokens, LogDirDescription, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, api_error
@@ -260,15 +250,6 @@ class NodeServices:
     def static_config(self) -> BrokerConfig:
         return self._node.settings.static
 
-    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
-        return await _readable(read_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id)))
-
-    async def replace_broker_overrides(
-        self, broker_id: BrokerId | None, before: Mapping[str, str], after: Mapping[str, str]
-    ) -> bool:
-        zookeeper = await self._node.zookeeper.ordering()
-        return await _readable(replace_config(zookeeper, BROKERS, _entity(broker_id), before, after))
-
     async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
         await self._node.admin.brokers.check_state(broker_id, state)
 
@@ -278,13 +259,10 @@ class NodeServices:
         current = self._node.session.current
         if current is None or self._node.zookeeper.away():
             return self._node.settings.configs.topic(topic)
-        return await _readable(read_config(current, TOPICS, topic))
+        return await _readable(read_entity(current, TOPICS, topic))
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         return self._node.settings.effective_topic_config(topic, overrides)
-
-    async def replace_topic_overrides(self, topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-        return await _readable(replace_config(await self._node.zookeeper.ordering(), TOPICS, topic, before, after))
 
     def log_dirs(self) -> list[LogDirDescription]:
         hosted: dict[str, list[LogDirReplica]] = {}
@@ -346,7 +324,3 @@ async def _wait(change: Awaitable[None], seconds: float) -> None:
             await change
     except TimeoutError:
         return
-
-
-def _entity(broker_id: BrokerId | None) -> str:
-    return paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)

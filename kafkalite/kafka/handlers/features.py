@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalite.coordination.topic_configs import BROKERS
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.features import why_not
@@ -89,10 +90,10 @@ class FeatureHandlers:
         if held:
             text = f"broker {broker_id} still has replicas of {held} partitions; move them to other brokers first"
             raise api_error(ErrorCode.INVALID_REQUEST, text)
-        settings = await self._services.broker_overrides(broker_id)
+        settings = await self._services.entity_overrides(BROKERS, str(broker_id))
         if not settings:
             raise api_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is nothing known of a broker {broker_id}")
-        if not await self._services.replace_broker_overrides(broker_id, settings, {}):
+        if not await self._services.replace_entity_overrides(BROKERS, str(broker_id), settings, {}):
             raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"the settings of broker {broker_id} are being changed")
         await self._services.known_everywhere(SETTINGS)
         return wire.UnregisterBrokerResponse(error_message=None)

@@ -7,7 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.tokens import TokenAdmin
@@ -20,7 +20,7 @@ from kafkalite.config import (
     with_dynamic,
 )
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
-from kafkalite.coordination.topic_configs import FEATURES, GROUPS
+from kafkalite.coordination.topic_configs import BROKERS, FEATURES, GROUPS, TOPICS, broker_entity
 from kafkalite.coordinators.services import LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.loop_times import LoopTimes
@@ -76,18 +76,6 @@ async def _no_session() -> Coordinator:
     raise NotSentError("no ZooKeeper here")
 
 
-_Key = TypeVar("_Key")
-
-
-def _replace(
-    settings: dict[_Key, dict[str, str]], key: _Key, before: Mapping[str, str], after: Mapping[str, str]
-) -> bool:
-    if settings.get(key, {}) != before:
-        return False
-    settings[key] = dict(after)
-    return True
-
-
 class MemoryServices:
     """See the module. Set `kafka_endpoint` once the listener is bound."""
 
@@ -107,11 +95,9 @@ class MemoryServices:
         self.tokens = TokenAdmin(config, clock, _no_session, self.entropy)
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
-        self.overrides: dict[str, dict[str, str]] = {}
         self.features_written_at = -1
         #: Type of the entity -> name -> settings.
         self.settings: defaultdict[str, dict[str, dict[str, str]]] = defaultdict(dict)
-        self.broker_settings: dict[BrokerId | None, dict[str, str]] = {}
         #: What only a controller can do: the requests that came, and by class the answer that the next one gets.
         self.orders: list[ElectLeadersRequest | AlterReassignmentsRequest | ListReassignmentsRequest] = []
         self.answers: dict[Any, Any] = {}
@@ -215,7 +201,7 @@ class MemoryServices:
             if not request.validate_only:
                 self._ids[topic.topic] = topic_id
                 self.deleted.is_there(topic.topic, topic_id)
-                self.overrides[topic.topic] = dict(topic.configs or {})
+                self.settings[TOPICS][topic.topic] = dict(topic.configs or {})
                 self._add(topic.topic, range(count))
             results.append(TopicResult(topic.topic, 0, "", topic_id, count, replicas))
         return CreateTopicsResponse(tuple(results))
@@ -271,9 +257,8 @@ class MemoryServices:
 
     @property
     def config(self) -> BrokerConfig:
-        return with_dynamic(
-            self._config, self.broker_settings.get(None, {}), self.broker_settings.get(self.broker_id, {})
-        )
+        brokers = self.settings[BROKERS]
+        return with_dynamic(self._config, *(brokers.get(broker_entity(each), {}) for each in (None, self.broker_id)))
 
     def features(self) -> Finalized:
         return finalized(self.metadata([]).brokers, self.settings[FEATURES].get("", {}), self.features_written_at)
@@ -298,15 +283,11 @@ class MemoryServices:
     async def replace_entity_overrides(
         self, entity_type: str, name: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> bool:
-        return _replace(self.settings[entity_type], name, before, after)
-
-    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
-        return self.broker_settings.get(broker_id, {})
-
-    async def replace_broker_overrides(
-        self, broker_id: BrokerId | None, before: Mapping[str, str], after: Mapping[str, str]
-    ) -> bool:
-        return _replace(self.broker_settings, broker_id, before, after)
+        settings = self.settings[entity_type]
+        if settings.get(name, {}) != before:
+            return False
+        settings[name] = dict(after)
+        return True
 
     async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
         return
@@ -314,15 +295,12 @@ class MemoryServices:
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if topic not in self._ids:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return self.overrides[topic]
+        return self.settings[TOPICS][topic]
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         if topic in INTERNAL_TOPICS:
             return internal_topic_config(self.config, topic, overrides, others_flush=False)
         return usable_topic_config(self.config.topic, overrides)
-
-    async def replace_topic_overrides(self, topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-        return _replace(self.overrides, topic, before, after)
 
     def log_dirs(self) -> list[LogDirDescription]:
         replicas = [

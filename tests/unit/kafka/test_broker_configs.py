@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
+from kafkalite.coordination.paths import DEFAULT_ENTITY
+from kafkalite.coordination.topic_configs import BROKERS
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.protocol import wire
@@ -39,7 +41,7 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
         resource = request.AlterConfigsResource(BROKER, "1", [request.AlterableConfig(fixed, 0, "1")])
         [answer] = (await client.ask(request([resource]), 1)).responses
         assert answer.error_message == f"Cannot update these configs dynamically: [{fixed}]; they need a restart"
-    assert broker.services.broker_settings == {None: {key: "5"}, 1: {"retention.ms": "9"}}
+    assert broker.services.settings[BROKERS] == {DEFAULT_ENTITY: {key: "5"}, "1": {"retention.ms": "9"}}
     of_all = await described(client, name="", kind=BROKER)
     assert [(entry.name, entry.value, entry.config_source) for entry in of_all.configs] == [(key, "5", 3)]
     mine = {entry.name: entry.config_source for entry in (await described(client, name="1", kind=BROKER)).configs}

@@ -13,6 +13,7 @@ from kafkalite.coordination.coordinator import (
     OutcomeUnknownError,
     TooBigError,
 )
+from kafkalite.coordination.topic_configs import TOPICS
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE
 from kafkalite.model import GROUP_TOPIC
@@ -61,10 +62,10 @@ async def test_what_zookeeper_refuses_is_not_asked_again(
     """REQUEST_TIMED_OUT says that the same request may succeed later."""
     await broker.create("t")
 
-    async def refused(topic: str, before: object, after: object) -> bool:
+    async def refused(*_: object) -> bool:
         raise type(error)(*error.args)  # its traceback holds the request
 
-    monkeypatch.setattr(broker.services, "replace_topic_overrides", refused)
+    monkeypatch.setattr(broker.services, "replace_entity_overrides", refused)
     assert await alter(await broker.client(), ("retention.ms", 0, "5000")) == code
 
 
@@ -109,18 +110,18 @@ async def test_a_value_that_would_mean_nothing_to_the_nodes_is_refused(broker: B
     client = await broker.client()
     assert await alter(client, ("max.compaction.lag.ms", 0, "5")) == 0
     assert await alter(client, (key, 0, value)) == ErrorCode.INVALID_CONFIG
-    assert broker.services.overrides["t"] == {"max.compaction.lag.ms": "5"}
+    assert broker.services.settings[TOPICS]["t"] == {"max.compaction.lag.ms": "5"}
 
 
 async def test_what_somebody_wrote_by_hand_is_shown_and_can_be_corrected(broker: Broker) -> None:
     await broker.create("t")
-    broker.services.overrides["t"] = {"retention.ms": "soon", "segment.ms": "5"}
+    broker.services.settings[TOPICS]["t"] = {"retention.ms": "soon", "segment.ms": "5"}
     client = await broker.client()
     shown = await described(client)
     values = {entry.name: [synonym.value for synonym in entry.synonyms][:1] for entry in shown.configs}
     assert (shown.error_code, values["retention.ms"], values["segment.ms"]) == (0, ["soon"], ["5"])
     assert await alter(client, ("retention.ms", 1, None)) == 0
-    assert broker.services.overrides["t"] == {"segment.ms": "5"}
+    assert broker.services.settings[TOPICS]["t"] == {"segment.ms": "5"}
 
 
 async def test_spaces_and_repetitions_in_a_list_mean_nothing(broker: Broker) -> None:
@@ -159,7 +160,7 @@ async def test_throttled_replicas_can_be_appended_and_taken_away(broker: Broker)
     client, key = await broker.client(), "leader.replication.throttled.replicas"
     for change, value in ((2, "0:1"), (2, "1:2"), (3, "0:1")):
         assert await alter(client, (key, change, value)) == 0
-    assert broker.services.overrides["t"] == {key: "1:2"}
+    assert broker.services.settings[TOPICS]["t"] == {key: "1:2"}
 
 
 async def test_a_malformed_expression_of_a_subscription_is_refused(broker: Broker) -> None:
@@ -188,7 +189,7 @@ async def test_a_full_change_forgets_what_it_does_not_name(broker: Broker) -> No
         resource = request.AlterConfigsResource(TOPIC, "t", [request.AlterableConfig("flush.ms", "7")])
         answer = await client.ask(request([resource], validate_only), 2)
         assert answer.responses[0].error_code == 0
-        assert broker.services.overrides["t"] == expected
+        assert broker.services.settings[TOPICS]["t"] == expected
 
 
 async def test_a_resource_named_twice_is_not_changed(broker: Broker) -> None:

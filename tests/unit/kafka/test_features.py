@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordination.topic_configs import CLIENT_METRICS, GROUPS
+from kafkalite.coordination.topic_configs import BROKERS, CLIENT_METRICS, GROUPS
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
@@ -103,15 +103,15 @@ async def test_a_broker_that_is_gone_is_forgotten(broker: Broker) -> None:
 
     assert await code(1) == ErrorCode.INVALID_REQUEST  # it is running
     assert await code(7) == ErrorCode.BROKER_ID_NOT_REGISTERED
-    broker.services.broker_settings[BrokerId(7)] = {"num.replica.fetchers": "2"}
+    broker.services.settings[BROKERS]["7"] = {"num.replica.fetchers": "2"}
     assert await code(7) == 0
-    assert not broker.services.broker_settings[BrokerId(7)]
+    assert not broker.services.settings[BROKERS]["7"]
 
 
 async def test_a_broker_that_has_just_stopped_is_forgotten(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was refused as running, until the node that was asked had heard of its end."""
     services = broker.services
-    services.broker_settings[BrokerId(7)] = {"num.replica.fetchers": "2"}
+    services.settings[BROKERS]["7"] = {"num.replica.fetchers": "2"}
     known, asked = services.metadata, 0
 
     def metadata(topics: Sequence[str] | None) -> MetadataResponse:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.coordination.patience import refused_at
+from kafkalite.coordination.topic_configs import TOPICS
 from kafkalite.coordinators.groups import member_memory
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.internal_log import partition_of
@@ -25,7 +26,7 @@ from .coordinator_requests import GROUPS, TRANSACTIONS, commit, coordinator, fet
 async def test_find_coordinator_creates_the_topic(broker: Broker, version: int) -> None:
     client = await broker.client()
     await coordinator(client, "g", GROUPS, version)
-    assert broker.services.overrides["__consumer_offsets"]["cleanup.policy"] == "compact"
+    assert broker.services.settings[TOPICS]["__consumer_offsets"]["cleanup.policy"] == "compact"
 
 
 @pytest.mark.parametrize("what", ["group", "transaction", "topic"])

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordination.paths import DEFAULT_ENTITY
+from kafkalite.coordination.topic_configs import BROKERS
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.node.kafka_services import NodeServices
@@ -193,9 +195,9 @@ async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path, 
         assert await alter("1", key, 0, "3") == ErrorCode.INVALID_REQUEST
         assert await alter("1", "offsets.topic.num.partitions", 0, "3") == ErrorCode.INVALID_REQUEST
         assert await alter("1", "num.partitions", 1, None) == 0
-        assert await NodeServices(cluster.nodes[1]).broker_overrides(None) == {key: "3"}
+        assert await NodeServices(cluster.nodes[1]).entity_overrides(BROKERS, DEFAULT_ENTITY) == {key: "3"}
         assert await alter("", key, 1, None) == 0
-        assert await NodeServices(cluster.nodes[1]).broker_overrides(None) == {}
+        assert await NodeServices(cluster.nodes[1]).entity_overrides(BROKERS, DEFAULT_ENTITY) == {}
         client.close()
 
 

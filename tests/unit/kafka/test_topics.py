@@ -11,7 +11,6 @@ import pytest
 from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse, TopicResult
-from kafkalite.model import BrokerId
 from kafkalite.protocol import topic_ids, wire
 
 from .conftest import Broker
@@ -76,10 +75,10 @@ async def test_a_topic_that_was_made_is_confirmed_without_its_settings_if_they_c
 ) -> None:
     """Refused, the client would make it again, and be told that it is there already."""
 
-    async def refuse(broker_id: BrokerId | None) -> dict[str, str]:
+    async def refuse(*_: object) -> dict[str, str]:
         raise error()
 
-    monkeypatch.setattr(broker.services, "broker_overrides", refuse)
+    monkeypatch.setattr(broker.services, "entity_overrides", refuse)
     client = await broker.client()
     request = wire.CreateTopicsRequest
     [made] = (await client.ask(request([request.CreatableTopic("t", 1, 1)], 1000), 7)).topics

@@ -24,6 +24,7 @@ from kafkalite.config import (
     topic_settings,
 )
 from kafkalite.coordination.broker_states import BROKER_STATE, check_state, state_of
+from kafkalite.coordination.topic_configs import BROKERS, TOPICS, broker_entity
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.handlers.configs.entities import ENTITIES, Change, EntityConfigs
@@ -126,13 +127,13 @@ class AlterConfigHandlers:
         after = change(before, resource.configs, _lists(base))
         topic_config(base, after)
         unchanged = validate_only or after == before
-        return unchanged or await self._services.replace_topic_overrides(resource.resource_name, before, after)
+        return unchanged or await self._services.replace_entity_overrides(TOPICS, resource.resource_name, before, after)
 
     async def _alter_broker(self, resource: _Altered, change: Change, *, validate_only: bool) -> bool:
         """Of one broker, or with an empty name of all of them (KIP-226)."""
         broker_id = broker_of(resource.resource_name)
         _check_names([entry.name for entry in resource.configs if not _is_delete(entry)], broker_id)
-        settings = await self._services.broker_overrides(broker_id)
+        settings = await self._services.entity_overrides(BROKERS, broker_entity(broker_id))
         before = canonical({key: value for key, value in settings.items() if _is_changeable(key)})
         # What was written by hand.
         others = {key: value for key, value in settings.items() if not _is_changeable(key)}
@@ -154,7 +155,9 @@ class AlterConfigHandlers:
         if broker_id is not None and (state := state_of(after)) != state_of(before):
             await self._services.check_broker_state(broker_id, state)
         unchanged = validate_only or after == before
-        return unchanged or await self._services.replace_broker_overrides(broker_id, settings, {**others, **after})
+        return unchanged or await self._services.replace_entity_overrides(
+            BROKERS, broker_entity(broker_id), settings, {**others, **after}
+        )
 
 
 def _check_names(wanted: Sequence[str], broker_id: BrokerId | None) -> None:

@@ -19,6 +19,7 @@ from kafkalite.config import (
 )
 from kafkalite.config.keys import INT_MAX, SHORT_MAX
 from kafkalite.coordination.broker_states import BROKER_STATE, state_of
+from kafkalite.coordination.topic_configs import BROKERS, broker_entity
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
@@ -88,7 +89,9 @@ class DescribeConfigHandlers:
         if resource.resource_type == BROKER:
             broker_id = broker_of(resource.resource_name)
             if broker_id is None:
-                return self._cluster_entries(await self._services.broker_overrides(None), wanted, message)
+                return self._cluster_entries(
+                    await self._services.entity_overrides(BROKERS, broker_entity(None)), wanted, message
+                )
             if broker_id == self._services.broker_id:
                 return await self._broker_entries(wanted, message)
             raise api_error(
@@ -138,7 +141,7 @@ class DescribeConfigHandlers:
                     if factor:
                         entry.value, entry.synonyms = str(shown // factor if shown >= 0 else shown), ()
                     entries.append(entry)
-        entries += _limits(await self._services.broker_overrides(None), wanted, message)
+        entries += _limits(await self._services.entity_overrides(BROKERS, broker_entity(None)), wanted, message)
         entries += _broker_state(layers[0][1], wanted, message)
         entries += self._listeners(wanted, layers)
         return entries + true_value_entries(broker, wanted, message)
@@ -158,8 +161,8 @@ class DescribeConfigHandlers:
 
     async def _broker_layers(self) -> list[tuple[int, dict[str, str]]]:
         """Dynamic settings that hold here, the strongest first: (source, key -> value)."""
-        own = await self._services.broker_overrides(self._services.broker_id)
-        everybody = await self._services.broker_overrides(None)
+        own = await self._services.entity_overrides(BROKERS, broker_entity(self._services.broker_id))
+        everybody = await self._services.entity_overrides(BROKERS, broker_entity(None))
         return [(_SOURCE_DYNAMIC_BROKER, canonical(own)), (_SOURCE_DYNAMIC_DEFAULT, canonical(everybody))]
 
     def _values(self, key: str, layers: list[tuple[int, dict[str, str]]]) -> list[tuple[int, str]]:

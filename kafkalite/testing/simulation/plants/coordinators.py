@@ -76,7 +76,7 @@ def last_writer_of_settings(patch: Patch) -> None:
         await topic_configs.write_config(coordinator, entity_type, name, after, replace=True)
         return True
 
-    patch(kafka_services, "replace_config", planted)
+    patch(topic_configs, "replace_config", planted)
 
 
 def purges_what_is_there_by_then(patch: Patch) -> None:
