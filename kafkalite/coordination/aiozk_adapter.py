@@ -208,11 +208,13 @@ class ZkCoordinator(ZkSession):
 
     async def _read_each(self, full: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         send = partial(self._send, decode=codec.decode_get)
-        return none_where_missing(await pipelined(send, [_get_encoder(path) for path in full], _READ_WINDOW))
+        return none_where_missing(
+            await pipelined(send, [partial(codec.get, path=path, watch=False) for path in full], _READ_WINDOW)
+        )
 
     async def _multi_read(self, full: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """A twentieth of what single reads cost the server, a fifth here. Raises UnimplementedError."""
-        encoders = [_multi_read_encoder(chunk) for chunk in _chunks(full)]
+        encoders = [partial(codec.multi_read, paths=chunk) for chunk in _chunks(full)]
         send = partial(self._send, decode=codec.decode_multi_read)
         results: list[tuple[bytes, Stat] | CoordinatorError] = []
         for answer in await pipelined(send, encoders, _MULTI_READ_WINDOW):
@@ -270,7 +272,10 @@ class ZkCoordinator(ZkSession):
         return self._root.bare_results(results)
 
     async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | CoordinatorError]:
-        encoders = [_multi_encoder([self._root.full_op(op) for op in ops], self._acl_of) for ops in transactions]
+        encoders = [
+            partial(codec.multi, ops=[self._root.full_op(op) for op in ops], acl_of=self._acl_of)
+            for ops in transactions
+        ]
         results = await pipelined(partial(self._send, decode=codec.decode_multi), encoders, _MULTI_WINDOW)
         return [
             result if isinstance(result, CoordinatorError) else self._root.bare_results(result) for result in results
@@ -279,42 +284,22 @@ class ZkCoordinator(ZkSession):
     # --- ACLs (coordination.znode_acls) --------------------------------------------------------------------------
 
     async def acls(self, paths: Sequence[str]) -> list[tuple[acl_codec.ZnodeAclEntry, ...] | CoordinatorError]:
-        encoders = [_acl_encoder(self._root.full(path)) for path in paths]
+        encoders = [partial(acl_codec.get_acl, path=self._root.full(path)) for path in paths]
         return await pipelined(partial(self._send, decode=acl_codec.decode_acl), encoders, _READ_WINDOW)
 
     async def set_acls(self, paths: Sequence[str], *, is_open: bool) -> list[CoordinatorError | None]:
         acl_of = acl_codec.open_acl if is_open else acl_codec.creators_acl
-        encoders = [_set_acl_encoder(self._root.full(path), acl_of(path)) for path in paths]
+        encoders = [partial(acl_codec.set_acl, path=self._root.full(path), acl=acl_of(path)) for path in paths]
         return await pipelined(partial(self._send, decode=codec.decode_nothing), encoders, _READ_WINDOW)
 
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | CoordinatorError]:
-        encoders = [_children_encoder(self._root.full(path)) for path in paths]
+        encoders = [partial(codec.children, path=self._root.full(path), watch=False) for path in paths]
         results = await pipelined(partial(self._send, decode=codec.decode_children), encoders, _READ_WINDOW)
         return [result if isinstance(result, CoordinatorError) else result[0] for result in results]
 
     async def sync(self, path: str) -> None:
         full = self._root.full(path)
         await self._request(lambda xid: codec.sync(xid, full), codec.decode_nothing)
-
-
-def _get_encoder(path: str) -> Callable[[int], bytes]:
-    return lambda xid: codec.get(xid, path, watch=False)
-
-
-def _acl_encoder(path: str) -> Callable[[int], bytes]:
-    return lambda xid: acl_codec.get_acl(xid, path)
-
-
-def _set_acl_encoder(path: str, acl: bytes) -> Callable[[int], bytes]:
-    return lambda xid: acl_codec.set_acl(xid, path, acl)
-
-
-def _children_encoder(path: str) -> Callable[[int], bytes]:
-    return lambda xid: codec.children(xid, path, watch=False)
-
-
-def _multi_read_encoder(paths: Sequence[str]) -> Callable[[int], bytes]:
-    return lambda xid: codec.multi_read(xid, paths)
 
 
 def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -328,7 +313,3 @@ def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         size += cost
     if first < len(paths):
         yield paths[first:]
-
-
-def _multi_encoder(ops: Sequence[Op], acl_of: acl_codec.AclOf) -> Callable[[int], bytes]:
-    return lambda xid: codec.multi(xid, ops, acl_of)
