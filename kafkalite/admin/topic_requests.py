@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from kafkalite.admin.topics import TopicAdmin
@@ -89,6 +90,4 @@ class TopicRequests:
 
 
 def _late(result: TopicResult, why: str) -> TopicResult:
-    return TopicResult(
-        result.topic, ErrorCode.REQUEST_TIMED_OUT, why, result.topic_id, result.partitions, result.replication_factor
-    )
+    return replace(result, error=ErrorCode.REQUEST_TIMED_OUT, message=why)

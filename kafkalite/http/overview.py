@@ -8,7 +8,9 @@ that many watchers cost no more than one.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from kafkalite.admin.reassignments import ReassignmentAdmin
@@ -89,7 +91,7 @@ class Overview:
 
     async def answer(self, request: StatusRequest) -> StatusResponse:
         """One page."""
-        host, cache = self._host, self._host.metadata
+        cache = self._host.metadata
         if min(request.offset, request.limit, request.topics_offset, request.topics_limit) < 0:
             return self._response(ErrorCode.INVALID_REQUEST, "a page begins at 0 and has at least no rows")
         async with self._gathering:
@@ -111,20 +113,14 @@ class Overview:
             await asyncio.sleep(0)  # thousands of partitions: the node has other things to do as well
         page = matched[request.offset : request.offset + min(request.limit, MAX_ROWS)]
         first = request.topics_offset
-        return StatusResponse(
-            error=ErrorCode.NONE,
-            message="",
-            broker_id=host.local.broker_id,
-            is_live=host.session.usable(),
-            at_ms=self._clock.wall_ms(),
-            cluster_id=host.local.cluster_id,
-            controller_id=cache.controller_id,
-            controller_epoch=cache.controller_epoch,
+        rows = tuple(await self._rows(page, live))
+        return replace(
+            self._response(ErrorCode.NONE, ""),
             brokers=self._with_counts(counts),
             topics=tuple(topics[first : first + min(request.topics_limit, MAX_ROWS)]),
             topics_total=len(cache.all_topics()),
             topics_matched=len(topics),
-            partitions=tuple(await self._rows(page, live)),
+            partitions=rows,
             partitions_total=counts.partitions,
             partitions_matched=len(matched),
             partitions_offline=counts.offline,
@@ -190,27 +186,20 @@ class Overview:
         closed = self._closed()
         for node in sorted({*self._brokers, *counts.replicas}):
             known = self._brokers.get(node)
-            own = (counts.leaders.get(node, 0), counts.replicas.get(node, 0), counts.out_of_sync.get(node, 0))
-            state = closed.get(node, ACTIVE)
-            if state == DRAINING and not counts.replicas.get(node):
-                state = "drained"
             if known is None or node not in self._host.metadata.broker_epochs:
-                reported.append(BrokerStatus(node, "", "", "", *own, error="not alive", broker_state=state))
-            else:
-                reported.append(
-                    BrokerStatus(
-                        node,
-                        known.kafka,
-                        known.rpc,
-                        known.rack,
-                        *own,
-                        known.disks,
-                        known.problems,
-                        known.error,
-                        state,
-                        known.http,
-                    )
+                known = BrokerStatus(node, "", "", "", 0, 0, 0, error="not alive")
+            state = closed.get(node, ACTIVE)
+            if state == DRAINING and not counts.replicas[node]:
+                state = "drained"
+            reported.append(
+                replace(
+                    known,
+                    leaders=counts.leaders[node],
+                    replicas=counts.replicas[node],
+                    out_of_sync=counts.out_of_sync[node],
+                    broker_state=state,
                 )
+            )
         return tuple(reported)
 
     async def _rows(self, page: Sequence[PartitionState], live: frozenset[BrokerId]) -> list[PartitionStatus]:
@@ -286,30 +275,26 @@ class _PartitionCounts:
 
     def __init__(self) -> None:
         self.partitions = self.offline = self.troubled = 0
-        self.leaders: dict[BrokerId, int] = {}
-        self.replicas: dict[BrokerId, int] = {}
-        self.out_of_sync: dict[BrokerId, int] = {}
+        self.leaders, self.replicas, self.out_of_sync = Counter[BrokerId](), Counter[BrokerId](), Counter[BrokerId]()
 
     def add(self, state: PartitionState, live: frozenset[BrokerId]) -> None:
         self.partitions += 1
         self.offline += state.leader not in live
         self.troubled += _is_troubled(state, live)
         if state.leader != NO_LEADER:
-            self.leaders[state.leader] = self.leaders.get(state.leader, 0) + 1
+            self.leaders[state.leader] += 1
         for broker in state.replicas:
-            self.replicas[broker] = self.replicas.get(broker, 0) + 1
+            self.replicas[broker] += 1
             if broker not in state.isr and broker not in state.adding_replicas:
-                self.out_of_sync[broker] = self.out_of_sync.get(broker, 0) + 1
+                self.out_of_sync[broker] += 1
 
     def take(self, other: _PartitionCounts) -> None:
         self.partitions += other.partitions
         self.offline += other.offline
         self.troubled += other.troubled
-        for mine, more in (
-            (self.leaders, other.leaders), (self.replicas, other.replicas), (self.out_of_sync, other.out_of_sync)
-        ):  # fmt: skip
-            for broker, count in more.items():
-                mine[broker] = mine.get(broker, 0) + count
+        self.leaders.update(other.leaders)
+        self.replicas.update(other.replicas)
+        self.out_of_sync.update(other.out_of_sync)
 
 
 def _is_troubled(state: PartitionState, live: frozenset[BrokerId]) -> bool:
@@ -345,17 +330,13 @@ def _row(state: PartitionState, reported: ReplicaDescription | None, live: froze
     if reported is None or not reported.is_leader:
         return row
     ends = [follower.log_end_offset for follower in reported.followers]
-    return PartitionStatus(
-        row.topic,
-        row.partition,
-        leader,
-        reported.leader_epoch,
-        reported.isr,
-        row.replicas,
-        row.adding_replicas,
-        reported.high_watermark,
-        reported.log_start_offset,
-        reported.log_end_offset,
-        reported.size_bytes,
-        reported.log_end_offset - max(min(ends), reported.log_start_offset) if ends else 0,
+    return replace(
+        row,
+        leader_epoch=reported.leader_epoch,
+        isr=reported.isr,
+        high_watermark=reported.high_watermark,
+        log_start_offset=reported.log_start_offset,
+        log_end_offset=reported.log_end_offset,
+        size_bytes=reported.size_bytes,
+        lag=reported.log_end_offset - max(min(ends), reported.log_start_offset) if ends else 0,
     )
