@@ -33,7 +33,7 @@ from kafkalite.record.batch import (
     BatchHeader,
     new_header,
 )
-from kafkalite.record.builder import encode_batch
+from kafkalite.record.builder import rebuilt_batch
 from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec
 from kafkalite.record.framing import check_framing
@@ -175,18 +175,13 @@ def prepare(records: Buffer, rules: RecordRules, now_ms: int) -> CheckedRecords:
     most = rules.max_message_bytes - HEADER_SIZE
     packed = recompressed(pieces(header.compression, payload), rules.codec, rules.level, most)
     return CheckedRecords(
-        encode_batch(
+        rebuilt_batch(
+            header,
             packed,
             record_count=header.record_count,
-            base_offset=header.base_offset,
-            last_offset_delta=header.last_offset_delta,
-            leader_epoch=header.partition_leader_epoch,
             attributes=header.attributes & ~COMPRESSION_MASK | rules.codec,
             base_timestamp=header.base_timestamp,
             max_timestamp=header.max_timestamp,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
         )
     )
 

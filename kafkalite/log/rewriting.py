@@ -11,7 +11,7 @@ from kafkalite.errors import ApiError
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.kept_producers import KeptBatches
 from kafkalite.record.batch import DELETE_HORIZON_FLAG, BatchHeader
-from kafkalite.record.builder import empty_batch, encode_batch, encode_record
+from kafkalite.record.builder import empty_batch, encode_record, rebuilt_batch
 from kafkalite.record.compression import Codec, compress
 from kafkalite.record.reader import (
     Record,
@@ -204,16 +204,6 @@ def _rebuilt_in_pieces(
 
 def _batch_of(header: BatchHeader, packed: bytes, count: int, horizon_ms: int | None, base: int, largest: int) -> bytes:
     attributes = header.attributes & ~DELETE_HORIZON_FLAG | (DELETE_HORIZON_FLAG if horizon_ms is not None else 0)
-    return encode_batch(
-        packed,
-        record_count=count,
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
-        leader_epoch=header.partition_leader_epoch,
-        attributes=attributes,
-        base_timestamp=base,
-        max_timestamp=largest,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
+    return rebuilt_batch(
+        header, packed, record_count=count, attributes=attributes, base_timestamp=base, max_timestamp=largest
     )

@@ -187,18 +187,34 @@ def end_transaction_marker(
     )
 
 
-def empty_batch(header: BatchHeader) -> bytes:
-    """A batch without records that keeps offsets, producer and sequence of the one it stands for (compaction)."""
+def rebuilt_batch(
+    header: BatchHeader,
+    payload: Buffer,
+    *,
+    record_count: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+) -> bytes:
+    """A batch in the place of another one: it keeps that one's offsets, leader epoch, producer and sequence."""
     return encode_batch(
-        b"",
-        record_count=0,
+        payload,
+        record_count=record_count,
         base_offset=header.base_offset,
         last_offset_delta=header.last_offset_delta,
         leader_epoch=header.partition_leader_epoch,
-        attributes=header.attributes & ~DELETE_HORIZON_FLAG & ~COMPRESSION_MASK,
-        base_timestamp=-1,
-        max_timestamp=header.max_timestamp,
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
+    )
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """A batch without records that keeps offsets, producer and sequence of the one it stands for (compaction)."""
+    attributes = header.attributes & ~DELETE_HORIZON_FLAG & ~COMPRESSION_MASK
+    return rebuilt_batch(
+        header, b"", record_count=0, attributes=attributes, base_timestamp=-1, max_timestamp=header.max_timestamp
     )
