@@ -1,7 +1,7 @@
 """The consumer on asyncio: committed records of assigned partitions, in offset order per partition.
 
 One fetch at a time is under way per leader; a partition is fetched again when what it brought last is read.
-Groups: see `membership` and `consumer_membership`.
+Groups: see `membership`.
 """
 
 from __future__ import annotations

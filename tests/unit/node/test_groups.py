@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer_membership import ConsumerMembership
 from kafkalite.client.membership import Membership, MemberSubscription, range_assignment
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic, RemovePartitionsRequest, RemovePartitionsResponse
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.consumer_protocol import assigned_partitions, assignment, subscribed, subscription
 from kafkalite.testing.cluster import ThreadedCluster, cluster
+from kafkalite.testing.consumer_membership import ConsumerMembership
 from tests.cluster.running import environment
 from tests.support.waiting import until
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer_membership import ConsumerMembership
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.answers import RpcError
+from kafkalite.testing.consumer_membership import ConsumerMembership
 from kafkalite.testing.simulation.checkers.cluster import Violation
 from kafkalite.testing.simulation.plan import Plan
 from kafkalite.testing.simulation.workloads.clients import client_of

@@ -10,11 +10,11 @@ import pytest
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer_membership import ConsumerMembership
 from kafkalite.client.exchange import Request
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.rpc.answers import RpcError, RpcTimeout
+from kafkalite.testing.consumer_membership import ConsumerMembership
 from tests.fake_cluster import FakeCluster, topic_id_of
 
 T0 = TopicPartition("t", 0)
