@@ -86,14 +86,12 @@ def fate_after(before: RecordFate, code: ErrorCode) -> RecordFate:
 
 
 class Backoff:
-    """Pauses that double from `first_s` to `longest_s`, each between half and all of itself."""
+    """Pauses that double from 50 ms to a second, each between half and all of itself."""
 
-    def __init__(self, rng: random.Random, *, first_s: float = 0.05, longest_s: float = 1.0) -> None:
+    def __init__(self, rng: random.Random) -> None:
         self._random = rng
-        self._first_s = first_s
-        self._longest_s = longest_s
 
     def pause_s(self, attempts: int) -> float:
         """Seconds to wait after `attempts` failed attempts (1: after the first)."""
-        whole: float = min(self._longest_s, self._first_s * (1 << min(max(attempts - 1, 0), 16)))
+        whole: float = min(1.0, 0.05 * (1 << min(max(attempts - 1, 0), 16)))
         return whole * (0.5 + self._random.random() / 2)

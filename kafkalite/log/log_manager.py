@@ -50,9 +50,7 @@ class LogManager:
     checkpoint files are left alone, the host hears `dir_failed` once. The process continues with the others. It hears `examined`
     when the cause is known and lost replicas can be recreated (`failures.restart_refusal`).
 
-    Args:
-        host: the node; may be set later (`pool.host`). Without it the checkpointed high watermarks count, and no stray is
-            known to be elsewhere.
+    The node is `pool.host`, once it is there. Before that the checkpointed high watermarks count, and no stray is known to be elsewhere.
     """
 
     def __init__(
@@ -64,7 +62,6 @@ class LogManager:
         supervisor: Supervisor,
         own_time: OwnTime | None = None,
         handle_capacity: int = LEAST_LOG_FILES,
-        host: LogHost | None = None,
     ) -> None:
         self._config = config
         self._disk = disk
@@ -101,7 +98,7 @@ class LogManager:
             pool, config, disk, clock, self.removals, self.offsets, self.failures, self.moves, self.cold, turn
         )
         pool.events = self
-        pool.host = host or NoHost(self.offsets)
+        pool.host = NoHost(self.offsets)
 
     # --- what happens to logs and directories (PoolEvents) -------------------------------------------
 

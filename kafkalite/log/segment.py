@@ -18,6 +18,9 @@ from kafkalite.log.segment_memory import TAIL_BATCHES, SoundRange, Tail
 from kafkalite.log.transaction_index import TransactionIndex, shorten
 from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
 
+#: Bytes of records for each entry of an index that is made again.
+_REBUILT_INTERVAL = 4096
+
 
 class Segment:
     """The batches from `base_offset` on. Files are made when the first batch comes.
@@ -112,14 +115,14 @@ class Segment:
         assert indexes.times is not None
         return indexes.times
 
-    def _rebuild(self, interval: int = 4096) -> None:
+    def _rebuild(self) -> None:
         """Rebuild both indexes from the headers; the files get them at the next save. Raises NotResident or ApiError CORRUPT_MESSAGE,
         and then nothing has changed."""
         made = Segment(self._disk, self._handles, self.directory, self.base_offset)
         made._indexes.reset()
         try:
             for position, header in self.headers():
-                made._record(header, position, interval)
+                made._record(header, position, _REBUILT_INTERVAL)
         except NotResident:  # all of it at once, or each attempt would get no further than the one before
             raise NotResident(self.log_path, 0, self.size) from None
         self._indexes.replace(made._indexes.offsets, made._indexes.times)

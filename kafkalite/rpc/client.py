@@ -60,13 +60,10 @@ class RpcConnection(PipelinedConnection):
         endpoint: Endpoint,
         *,
         max_frame_bytes: int,
-        max_header_bytes: int = NODE_HEADER_BYTES,
     ) -> None:
         super().__init__(reader, writer, endpoint)
         self.on_closed: Callable[[], None] | None = None
         self._frames = RpcFrameReader(max_frame_bytes=max_frame_bytes)
-        #: Of a request, as the peer takes it.
-        self._max_header_bytes = max_header_bytes
         self._waiting: dict[int, tuple[type[Message], asyncio.Future[Answer]]] = {}
         #: Calls that wait: until when, for how long, and with what.
         self._deadlines: dict[asyncio.Future[Answer], tuple[float, float, Message]] = {}
@@ -194,8 +191,8 @@ class RpcConnection(PipelinedConnection):
             buffers = encode_frame(self._next_id, message, body)
         except (OverflowError, UnicodeEncodeError) as error:
             raise _Unsendable(f"{type(message).__name__}: {error}") from None
-        if (size := len(buffers[0]) - PREFIX_BYTES) > self._max_header_bytes:
-            text = f"{type(message).__name__} has {size} bytes, nodes accept {self._max_header_bytes}"
+        if (size := len(buffers[0]) - PREFIX_BYTES) > NODE_HEADER_BYTES:
+            text = f"{type(message).__name__} has {size} bytes, nodes accept {NODE_HEADER_BYTES}"
             raise _Unsendable(text)
         self._queue(buffers)
         return self._next_id

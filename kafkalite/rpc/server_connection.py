@@ -223,25 +223,20 @@ class ServerConnection:
         name = f"rpc.refusal[{self.peer.address}]"
         response.waiting = self.server.supervisor.spawn(name, _late(Reply(answer), delay_s), Policy.ISOLATED)
         response.waiting.add_done_callback(lambda future: self._answered(response, future))
-        self._end_soon("authentication failed", delay_s, quietly=True)  # the admission has given the reason
+        self._end_soon("authentication failed", delay_s)  # the admission has given the reason
 
     def _refuse_ended(self, admission: Admission, frame: Frame, cls: type[Message] | None) -> None:
         """Something else than an authentication, and the session is over."""
-        reply: Reply | None = Reply(
-            ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), admission.log_session_ended())
-        )
-        if cls is ReplicaFetchWake:
-            reply = None
+        refusal = ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), admission.log_session_ended())
+        reply = None if cls is ReplicaFetchWake else Reply(refusal)
         self._pending.add(PendingResponse(frame.correlation_id, frame.size, is_fetch=False, done=True, reply=reply))
-        self._end_soon("the session has ended", quietly=True)
+        self._end_soon("the session has ended")
 
-    def _end_soon(self, reason: str, delay_s: float = 0.0, *, quietly: bool = False) -> None:
+    def _end_soon(self, reason: str, delay_s: float = 0.0) -> None:
         """Take nothing more, and close when what was asked is answered; within `delay_s` and LAST_WORDS_S in any case."""
         if self._closed or self._ending:
             return
         self._ending = reason
-        if not quietly:
-            self.server.warn("rpc.ending", reason, peer=self.peer.address, client=self.peer.client_id)
         if not self._pending:
             self.shut(reason, quietly=True)
         else:
@@ -307,7 +302,7 @@ class ServerConnection:
             outcome = handler(RpcRequest(message, frame.body, self.peer))
         except ApiError as error:
             # A peer that expects no answer would take a refusal for a breach of the protocol.
-            outcome = None if _is_one_way(message) else _refusal(error)
+            outcome = None if isinstance(message, ReplicaFetchWake) else _refusal(error)
         if monotonic is not None:
             response.returned = monotonic()
         if outcome is None or isinstance(outcome, Reply):
@@ -431,10 +426,6 @@ async def _late(reply: Reply, delay_s: float) -> Reply:
     """Guessing passwords shall take time."""
     await asyncio.sleep(delay_s)
     return reply
-
-
-def _is_one_way(message: Message) -> bool:
-    return isinstance(message, ReplicaFetchWake)
 
 
 def _refusal(error: ApiError) -> Reply:

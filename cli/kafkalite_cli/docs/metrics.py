@@ -48,8 +48,8 @@ def _rate(metric: str, by: str = "instance") -> str:
     return f"sum by ({by}) (rate({metric}_total[1m]))"
 
 
-def _quantile(metric: str, quantile: float, by: str) -> str:
-    return f"histogram_quantile({quantile}, sum by (le, {by}) (rate({metric}_bucket[1m])))"
+def _p99(metric: str, by: str) -> str:
+    return f"histogram_quantile(0.99, sum by (le, {by}) (rate({metric}_bucket[1m])))"
 
 
 #: Row: (title, [(panel, kind, unit, [(expression, legend)])]).
@@ -97,9 +97,9 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str, str, tuple[tuple[str, str], ...]],
         "Requests",
         (
             ("Requests", "timeseries", "reqps", ((_rate(_REQUESTS + "requests", "request"), "{{request}}"),)),
-            ("Total time, 99 %", "timeseries", "ms", ((_quantile(_REQUESTS + "totaltimems", 0.99, "request"), "{{request}}"),)),
-            ("Own work, 99 %", "timeseries", "ms", ((_quantile(_REQUESTS + "localtimems", 0.99, "request"), "{{request}}"),)),
-            ("Waiting, 99 %", "timeseries", "ms", ((_quantile(_REQUESTS + "remotetimems", 0.99, "request"), "{{request}}"),)),
+            ("Total time, 99 %", "timeseries", "ms", ((_p99(_REQUESTS + "totaltimems", "request"), "{{request}}"),)),
+            ("Own work, 99 %", "timeseries", "ms", ((_p99(_REQUESTS + "localtimems", "request"), "{{request}}"),)),
+            ("Waiting, 99 %", "timeseries", "ms", ((_p99(_REQUESTS + "remotetimems", "request"), "{{request}}"),)),
             ("Connections", "timeseries", "short", (("sum by (instance, listener) (kafka_server_socketservermetrics_connectioncount)", "{{listener}} {{instance}}"),)),
             ("Waiting requests", "timeseries", "short", ((f"{_RM}delayedoperations", "{{instance}}"),)),
         ),
@@ -118,7 +118,7 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str, str, tuple[tuple[str, str], ...]],
     (
         "Controller and ZooKeeper",
         (
-            ("Event queue, 99 %", "timeseries", "ms", ((_quantile("kafka_controller_controllereventmanager_eventqueuetimems", 0.99, "instance"), "{{instance}}"),)),
+            ("Event queue, 99 %", "timeseries", "ms", ((_p99("kafka_controller_controllereventmanager_eventqueuetimems", "instance"), "{{instance}}"),)),
             ("Elections", "timeseries", "cps", (
                 (_rate("kafka_controller_controllerstats_leaderelections"), "clean {{instance}}"),
                 (_rate("kafka_controller_controllerstats_uncleanleaderelections"), "unclean {{instance}}"),

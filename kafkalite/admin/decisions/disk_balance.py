@@ -6,7 +6,7 @@ bytes. A disk's share is that of its size, so a plan ends, and the next one is e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
@@ -40,7 +40,6 @@ def choose_disk_moves(
     tolerance: float,
     max_disk: float,
     limit: int,
-    fixed: Collection[TopicPartition] = (),
 ) -> list[DiskChoice]:
     """At most `limit` moves.
 
@@ -49,7 +48,6 @@ def choose_disk_moves(
         replicas: where each replica is, and its bytes.
         tolerance: nothing is moved while every disk is within this share of what it should have, or within one replica of it.
         max_disk: share of a disk that may be used.
-        fixed: replicas that stay.
     """
     total = sum(each.total_bytes for each in disks.values())
     if len(disks) < 2 or total <= 0:
@@ -79,7 +77,7 @@ def choose_disk_moves(
     added = dict.fromkeys(disks, 0)
     origin = {key: path for key, (path, _) in here.items()}
     chosen: dict[TopicPartition, DiskChoice] = {}
-    movable = sorted(here.keys() - set(fixed))
+    movable = sorted(here)
     while len(chosen) < limit:
         best: tuple[float, TopicPartition, str] | None = None
         for key in movable:
