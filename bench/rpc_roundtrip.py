@@ -23,7 +23,8 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Offset
-from kafkalite.rpc.client import Answer, RpcConnection
+from kafkalite.rpc.answers import Answer
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.connection import HelloRequest

@@ -28,7 +28,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo
-from kafkalite.rpc.client import RpcError, RpcRefused
+from kafkalite.rpc.answers import RpcError, RpcRefused
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.telemetry.logs import get_logger
 

@@ -29,7 +29,8 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicPartition
-from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.answers import RpcError
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import (

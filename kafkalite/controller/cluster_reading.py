@@ -22,8 +22,9 @@ from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.sources import NewsSource
-from kafkalite.controller.storage import ControllerMovedError, StatesFound, Storage
+from kafkalite.controller.storage import StatesFound, Storage
 from kafkalite.controller.topic_watches import TopicWatches
+from kafkalite.controller.zk_access import ControllerMovedError
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Watch
 from kafkalite.model import TopicPartition

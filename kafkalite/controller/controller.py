@@ -22,7 +22,8 @@ from kafkalite.controller.load_reports import PAUSE_S, BalancerConfig, LoadRepor
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.sources import NewsSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
-from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
+from kafkalite.controller.storage import Storage
+from kafkalite.controller.zk_access import Connectivity, ControllerMovedError
 from kafkalite.coordination.broker_states import closed_brokers
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.own_time import OwnTime

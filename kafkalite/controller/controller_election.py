@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Container
 
-from kafkalite.controller.storage import Connectivity
+from kafkalite.controller.zk_access import Connectivity
 from kafkalite.coordination import cluster_znodes, paths
 from kafkalite.coordination.coordinator import (
     BadVersionError,

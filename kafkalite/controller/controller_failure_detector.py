@@ -30,7 +30,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.client import RpcError, RpcRefused
+from kafkalite.rpc.answers import RpcError, RpcRefused
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.telemetry.logs import get_logger
 

@@ -71,7 +71,8 @@ from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.isr_notices import IsrNotices
 from kafkalite.controller.sources import ADMIN, NewsSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
-from kafkalite.controller.storage import ControllerMovedError, Storage
+from kafkalite.controller.storage import Storage
+from kafkalite.controller.zk_access import ControllerMovedError
 from kafkalite.coordination.coordinator import SessionExpiredError
 from kafkalite.coordination.topic_znodes import STATES_AT_ONCE
 from kafkalite.env.seams import Clock

@@ -12,7 +12,8 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Endpoint
-from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
+from kafkalite.rpc.answers import RpcError, RpcRefused
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
 
 #: The timeout of a node that was suspected wrongly grows up to this many times the configured one.

@@ -14,7 +14,8 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, BrokerInfo, LeaderEpoch, TopicPartition
-from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.answers import RpcError
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.replication import LogEndsRequest, LogEndsResponse
 from kafkalite.telemetry.logs import get_logger

@@ -14,9 +14,7 @@ from kafkalite.controller.decisions.events import PartitionRequests, RestartRequ
 from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
 from kafkalite.controller.stats import ControllerStats
-from kafkalite.controller.zk_access import MAX_OPS
-from kafkalite.controller.zk_access import Connectivity as Connectivity
-from kafkalite.controller.zk_access import ControllerMovedError as ControllerMovedError
+from kafkalite.controller.zk_access import MAX_OPS, Connectivity
 from kafkalite.coordination import admin_znodes, config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     AuthFailedError,

@@ -6,7 +6,7 @@ Source: Kafka 3.9's DelegationTokenManagerZk (version 3 of the JSON; before it t
 from __future__ import annotations
 
 from kafkalite.coordination import paths
-from kafkalite.coordination.znode_json import INT64_MAX, JsonReader, ZnodeError, read, write
+from kafkalite.coordination.znode_json import INT64_MAX, JsonReader, read, write
 from kafkalite.security.principal import Principal
 from kafkalite.security.tokens import Token
 
@@ -55,6 +55,3 @@ def _principal(reader: JsonReader, name: str, value: object) -> Principal:
         return Principal.parse(paths.desanitize(value))
     except ValueError as error:
         raise reader.fail(name, str(error)) from None
-
-
-__all__ = ["ZnodeError", "decode_token", "encode_token"]

@@ -19,7 +19,8 @@ from kafkalite.model import GROUP_TOPIC, Endpoint, Offset, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.answers import RpcError
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest, CommittedOffsetsResponse, GroupsOffset
 from kafkalite.telemetry.logs import get_logger

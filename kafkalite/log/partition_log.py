@@ -11,12 +11,9 @@ from kafkalite.env.fair_lane import FairLane
 from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.appendable_log import AppendableLog
-from kafkalite.log.appending import AppendInfo
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.past_producers import producers_at
 from kafkalite.log.producer_state import ProducerStates
-from kafkalite.log.reading import ReadInfo
-from kafkalite.log.recovery import LogParts
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
 from kafkalite.log.segment import Segment
 from kafkalite.model import Offset, TopicId
@@ -269,6 +266,3 @@ class PartitionLog(AppendableLog):
         """Let go of the files. What was not flushed stays in the page cache."""
         self._local.closed = True
         self._local.close_files()
-
-
-__all__ = ["AppendInfo", "LogParts", "PartitionLog", "ReadInfo"]

@@ -10,7 +10,8 @@ from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.client import RpcConnection, RpcTimeout
+from kafkalite.rpc.answers import RpcTimeout
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest

@@ -18,7 +18,8 @@ from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
-from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.answers import RpcError
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.framing import LARGEST_FRAME_BYTES
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.replication import (

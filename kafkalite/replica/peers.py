@@ -10,7 +10,8 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, Buffer, Endpoint
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.client import Answer, RpcConnection, RpcError, RpcTimeout
+from kafkalite.rpc.answers import Answer, RpcError, RpcTimeout
+from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 

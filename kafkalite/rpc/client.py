@@ -7,14 +7,12 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, error_code
+from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
 from kafkalite.model import Buffer, Endpoint
 from kafkalite.rpc.answers import (
     Answer,
     RpcDisconnected,
-    RpcError,
     RpcNotSent,
-    RpcRefused,
     RpcTimeout,
     answer_of,
     check_hello,
@@ -31,10 +29,6 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
 from kafkalite.rpc.pipelining import WRITE_HIGH_BYTES, PipelinedConnection, opening
 from kafkalite.telemetry.logs import get_logger
-
-__all__ = [
-    "Answer", "RpcConnection", "RpcDisconnected", "RpcError", "RpcNotSent", "RpcRefused", "RpcTimeout", "error_code",
-]  # fmt: skip
 
 _log = get_logger(__name__)
 

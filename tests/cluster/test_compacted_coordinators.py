@@ -13,8 +13,9 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
-from tests.unit.kafka.conftest import FrameClient, batch, fetch, produce
+from tests.unit.kafka.conftest import batch, fetch, produce
 from tests.unit.kafka.coordinator_requests import commit
 from tests.unit.kafka.transactional_producer import Producer
 

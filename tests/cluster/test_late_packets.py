@@ -19,8 +19,9 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.batch import split_batches
 from kafkalite.record.reader import records_of
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
-from tests.unit.kafka.conftest import FrameClient, batch, fetch, produce
+from tests.unit.kafka.conftest import batch, fetch, produce
 
 from .test_compacted_coordinators import _RETRY, Cluster, Transactional, until_true
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kafkalite.coordinators.shares import state as rules
 from kafkalite.coordinators.shares.batches import combined, completed
-from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.records import encode_snapshot, encode_update, parse
 from kafkalite.coordinators.shares.state import Change, StoredState
 from kafkalite.model import Offset

@@ -18,7 +18,7 @@ from kafkalite.coordinators.shares.decisions.deliveries import (
     WantedRecords,
 )
 from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
-from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Offset
 from tests.support.calls import calls

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from kafkalite.coordinators.committed import WrittenPartition
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import Outcome
-from kafkalite.coordinators.groups.decisions.classic.group import Group, GroupState
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.classic.members import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerOutcome
 from kafkalite.coordinators.groups.decisions.members import Assignment

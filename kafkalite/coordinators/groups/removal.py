@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from kafkalite.coordinators.groups.commits import CommitResults
-from kafkalite.coordinators.groups.decisions.classic.group import GroupState
+from kafkalite.coordinators.groups.decisions.classic.members import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
 from kafkalite.coordinators.groups.decisions.share.states import begun as share_topics
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
 from kafkalite.model import Offset
 
 _COMPLETED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)

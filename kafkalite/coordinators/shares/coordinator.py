@@ -19,7 +19,8 @@ from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares import state as rules
 from kafkalite.coordinators.shares.batches import completed
-from kafkalite.coordinators.shares.persistence import ShareKey, ShareState, StateBatch
+from kafkalite.coordinators.shares.delivery_states import StateBatch
+from kafkalite.coordinators.shares.persistence import ShareKey, ShareState
 from kafkalite.coordinators.shares.records import encode_snapshot, encode_update, parse
 from kafkalite.coordinators.shares.state import Change, StoredState
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error

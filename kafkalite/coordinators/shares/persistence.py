@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.delivery_states import StateBatch
 from kafkalite.model import Offset, TopicId
 from kafkalite.protocol.topic_ids import to_wire
-
-__all__ = ["DeliveryState", "ShareKey", "SharePersister", "ShareState", "StateBatch"]
 
 
 class ShareKey(NamedTuple):

@@ -10,7 +10,8 @@ from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.channels import ShareApi, ShareChannels
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator, ShareSummary
-from kafkalite.coordinators.shares.persistence import ShareKey, ShareState, StateBatch
+from kafkalite.coordinators.shares.delivery_states import StateBatch
+from kafkalite.coordinators.shares.persistence import ShareKey, ShareState
 from kafkalite.coordinators.shares.records import batches_of, wire_batches
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import Offset

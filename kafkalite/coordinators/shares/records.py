@@ -13,7 +13,8 @@ from uuid import UUID
 
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.coordinators.shares.batches import completed
-from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.state import Change, StoredState
 from kafkalite.model import Offset
 from kafkalite.protocol import wire

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafkalite.coordinators.shares.batches import combined
-from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, Offset

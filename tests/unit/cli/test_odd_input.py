@@ -23,8 +23,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.disks import DescribeDisksResponse, DiskMove, DiskMoveResult, MoveReplicasResponse
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.answers import RpcTimeout
-from kafkalite.rpc.client import RpcNotSent
+from kafkalite.rpc.answers import RpcNotSent, RpcTimeout
 from kafkalite.testing.cluster import cluster
 from kafkalite_cli.admin import disk
 from kafkalite_cli.admin.groups import _reset

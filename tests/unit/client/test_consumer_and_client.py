@@ -20,7 +20,7 @@ from kafkalite.model import LATEST_TIMESTAMP, NO_TOPIC_ID, BrokerId, Offset, Pro
 from kafkalite.partition_values import AbortedTransaction, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
-from kafkalite.rpc.client import RpcError
+from kafkalite.rpc.answers import RpcError
 from tests.fake_cluster import FakeCluster
 from tests.fake_log import FakeLog
 

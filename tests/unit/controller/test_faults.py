@@ -12,7 +12,8 @@ import pytest
 from kafkalite.controller import event_loop
 from kafkalite.controller.decisions.events import TopicChange
 from kafkalite.controller.stats import ControllerStats
-from kafkalite.controller.storage import MAX_BYTES, Connectivity, ControllerMovedError, Storage
+from kafkalite.controller.storage import MAX_BYTES, Storage
+from kafkalite.controller.zk_access import Connectivity, ControllerMovedError
 from kafkalite.coordination import admin_znodes, cluster_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     AuthFailedError,

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from kafkalite.controller.controller_election import ControllerElection
-from kafkalite.controller.storage import Connectivity
+from kafkalite.controller.zk_access import Connectivity
 from kafkalite.coordination import admin_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator, Create, Op, OpResult, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition

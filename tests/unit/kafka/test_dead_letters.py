@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.coordination.topic_configs import GROUPS
-from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
 from kafkalite.features import SHARE_FEATURE
 from kafkalite.model import Offset
 from kafkalite.protocol import wire

@@ -14,7 +14,8 @@ from kafkalite.coordinators.groups.decisions.classic.events import (
     StoreGroup,
     SyncAnswer,
 )
-from kafkalite.coordinators.groups.decisions.classic.group import ClassicGroupMember, Group, GroupState
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember, GroupState
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode

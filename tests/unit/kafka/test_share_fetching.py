@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from kafkalite.coordination.topic_configs import GROUPS
-from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition

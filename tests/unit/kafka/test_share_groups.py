@@ -9,15 +9,17 @@ from uuid import UUID
 import pytest
 
 from kafkalite.coordinators.draining import consumed
-from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import DeleteTopicsRequest
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
 from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset
+from kafkalite.testing.kafka_client import FrameClient
 from tests.support.waiting import until
-from tests.unit.kafka.conftest import Broker, FrameClient, batch, produce
+from tests.unit.kafka.conftest import Broker, batch, produce
 from tests.unit.kafka.consumer_members import Member as ConsumerMember
 from tests.unit.kafka.coordinator_requests import commit, coordinator, join
 

@@ -11,7 +11,8 @@ import pytest
 
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.coordinators.shares.coordinator import coordinator_key, share_key
-from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import SHARE_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata

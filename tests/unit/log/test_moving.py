@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import appendable_log
-from kafkalite.log.partition_log import AppendInfo
+from kafkalite.log.appending import AppendInfo
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.record.builder import end_transaction_marker

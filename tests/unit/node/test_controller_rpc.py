@@ -14,7 +14,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch
 from kafkalite.node.controller_rpc import ControllerRpc
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.client import RpcTimeout
+from kafkalite.rpc.answers import RpcTimeout
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.local_broker import LocalBroker

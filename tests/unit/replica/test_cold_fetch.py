@@ -8,7 +8,8 @@ import pytest
 
 from kafkalite.env.residency import NotResident, is_required
 from kafkalite.log.cold_reads import ATTEMPTS
-from kafkalite.log.partition_log import PartitionLog, ReadInfo
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.reading import ReadInfo
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from tests.support.fetching import answered

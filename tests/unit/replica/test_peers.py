@@ -12,7 +12,7 @@ from kafkalite.extension.messages.watching import HealthRequest, HealthResponse
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.peers import Peers
-from kafkalite.rpc.client import RpcTimeout
+from kafkalite.rpc.answers import RpcTimeout
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.connection import HelloRequest

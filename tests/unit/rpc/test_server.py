@@ -17,7 +17,7 @@ from kafkalite.extension.messages.watching import (
     HistoryResponse,
 )
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
-from kafkalite.rpc.client import RpcDisconnected, RpcNotSent, RpcTimeout
+from kafkalite.rpc.answers import RpcDisconnected, RpcNotSent, RpcTimeout
 from kafkalite.rpc.framing import RpcFrameReader, encode_frame
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest

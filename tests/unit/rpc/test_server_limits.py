@@ -14,7 +14,7 @@ from kafkalite.listener_settings import RPC, PerListener
 from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc import server as rpc_server
 from kafkalite.rpc import server_connection
-from kafkalite.rpc.client import RpcNotSent
+from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.framing import encode_frame
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest

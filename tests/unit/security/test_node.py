@@ -44,11 +44,11 @@ from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.security.acl import AclEntry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, REFUSALS, RPC, Scope
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.datadriven.test_rpc_messages import sample
 from tests.support.principals import SECURE, by_client_id
 from tests.support.waiting import until
-from tests.unit.kafka.conftest import FrameClient
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.coordinators.groups.decisions.classic.group import ClassicGroupMember, Group
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.coordinators.groups.records import share as share_records

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
-from kafkalite.coordinators.groups.decisions.classic.group import Group, GroupState
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.classic.members import GroupState
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER
 from kafkalite.coordinators.groups.partition import GroupEntry
 from kafkalite.coordinators.services import Services

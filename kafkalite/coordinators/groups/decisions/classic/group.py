@@ -24,8 +24,6 @@ from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroup
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 
-__all__ = ["ClassicGroupMember", "Group", "GroupState"]
-
 
 @dataclass(slots=True)
 class Group(Joining):

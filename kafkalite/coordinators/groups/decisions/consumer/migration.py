@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from kafkalite.coordinators.groups.decisions.classic.group import ClassicGroupMember, Group
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember
 from kafkalite.coordinators.groups.decisions.consumer.classic_members import TopicIdOf, TopicNameOf, held_bytes
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, held, tombstones
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import GroupSettings
