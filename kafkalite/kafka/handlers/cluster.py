@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Collection, Coroutine, Generator, Iterable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.coordination.patience import CREATION_PATIENCE_MS, waiting_at_most
@@ -17,6 +18,7 @@ from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.mutations import may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps, sliced
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -60,6 +62,24 @@ def is_topic_name(name: str) -> bool:
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
     _MetadataAnswer = wire.MetadataResponse | Coroutine[Any, Any, wire.MetadataResponse]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What a Metadata request is about. `names` None: all topics that the client may see."""
+
+    names: list[str] | None
+    unknown_ids: list[bytes] = field(default_factory=list)
+    refused: list[wire.MetadataResponse.MetadataResponseTopic] = field(default_factory=list)
+    #: Of topics that were to be created, and those that were.
+    errors: dict[str, int] = field(default_factory=dict)
+    created: set[str] = field(default_factory=set)
+
+    def refuse(self, names: Collection[str]) -> None:
+        """Leave these out: the client may not create them."""
+        assert self.names is not None
+        self.refused += [_refused_topic(name, ZERO_UUID) for name in self.names if name in names]
+        self.names = [name for name in self.names if name not in names]
 
 
 class ClusterHandlers:
@@ -137,52 +157,43 @@ class ClusterHandlers:
         return await answer if isinstance(answer, Coroutine) else answer
 
     def _known(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:
-        asked = message.topics
-        if asked is None or (request.version == 0 and not asked):
-            return self._metadata(request, message, None, [])
-        if request.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
-            raise api_error(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
-        names: list[str] = []
-        denied = request.denied.topics
-        refused: list[wire.MetadataResponse.MetadataResponseTopic] = []
-        unknown_ids: list[bytes] = []
-        for topic in asked:
-            name = topic.name or ""
-            if topic.topic_id != ZERO_UUID:
-                known = self._services.topic_name(topic_ids.from_wire(topic.topic_id))
-                if known is None:
-                    unknown_ids.append(topic.topic_id)
-                    continue
-                name = known
-            if name in denied:
-                # Without the right to describe it, the client gets back what it sent: the name, or the id.
-                refused.append(_refused_topic(None if topic.topic_id != ZERO_UUID else name, topic.topic_id))
-            else:
-                names.append(name)
-        names = list(dict.fromkeys(names))
+        if message.topics is None or (request.version == 0 and not message.topics):
+            return self._metadata(request, message, _Asked(None))
+        asked = self._asked(request, message.topics)
         if message.allow_auto_topic_creation and self._services.config.auto_create_topics_enable:
             missing = [
                 topic.topic
-                for topic in self._services.metadata(names).topics
+                for topic in self._services.metadata(asked.names).topics
                 if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and is_topic_name(topic.topic)
             ]
             uncreatable = self._access.denied(request, _CREATE_TOPIC, missing)
-            if uncreatable:
-                refused += [_refused_topic(name, ZERO_UUID) for name in missing if name in uncreatable]
-                names = [name for name in names if name not in uncreatable]
-                missing = [name for name in missing if name not in uncreatable]
+            asked.refuse(uncreatable)
+            missing = [name for name in missing if name not in uncreatable]
             if missing:
-                return self._create_and_describe(request, message, names, missing, unknown_ids, refused)
-        return self._metadata(request, message, names, unknown_ids, refused)
+                return self._create_and_describe(request, message, asked, missing)
+        return self._metadata(request, message, asked)
+
+    def _asked(self, request: Request, topics: Sequence[wire.MetadataRequest.MetadataRequestTopic]) -> _Asked:
+        """The topics by their names. Raises ApiError."""
+        if request.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
+            raise api_error(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
+        asked = _Asked([])
+        names: dict[str, None] = {}
+        for topic in topics:
+            has_id = topic.topic_id != ZERO_UUID
+            name = self._services.topic_name(topic_ids.from_wire(topic.topic_id)) if has_id else topic.name or ""
+            if name is None:
+                asked.unknown_ids.append(topic.topic_id)
+            elif name in request.denied.topics:
+                # Without the right to describe it, the client gets back what it sent: the name, or the id.
+                asked.refused.append(_refused_topic(None if has_id else name, topic.topic_id))
+            else:
+                names[name] = None
+        asked.names = list(names)
+        return asked
 
     async def _create_and_describe(
-        self,
-        request: Request,
-        message: wire.MetadataRequest,
-        names: list[str],
-        missing: list[str],
-        unknown_ids: list[bytes],
-        refused: list[wire.MetadataResponse.MetadataResponseTopic],
+        self, request: Request, message: wire.MetadataRequest, asked: _Asked, missing: list[str]
     ) -> wire.MetadataResponse:
         config = self._services.config
         brokers = broker_count(self._services.metadata(None)) if INTERNAL_TOPICS.intersection(missing) else 0
@@ -213,26 +224,18 @@ class ClusterHandlers:
             again = (await self._services.create_topics(CreateTopicsRequest(fewer))).topics
             kept = (each for each in created.topics if each.topic not in {other.topic for other in again})
             created = CreateTopicsResponse((*kept, *again))
-        errors = {
+        asked.errors = {
             result.topic: result.error
             for result in created.topics
             if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         }
-        answer = self._metadata(request, message, names, unknown_ids, refused, errors, set(missing) - errors.keys())
+        asked.created = set(missing) - asked.errors.keys()
+        answer = self._metadata(request, message, asked)
         return await answer if isinstance(answer, Coroutine) else answer
 
-    def _metadata(
-        self,
-        request: Request,
-        message: wire.MetadataRequest,
-        names: list[str] | None,
-        unknown_ids: list[bytes],
-        refused: Iterable[wire.MetadataResponse.MetadataResponseTopic] = (),
-        errors: dict[str, int] | None = None,
-        created: set[str] | None = None,
-    ) -> _MetadataAnswer:
-        known = self._services.metadata(names)
-        steps = self._described(request, message, known, names, unknown_ids, refused, errors, created)
+    def _metadata(self, request: Request, message: wire.MetadataRequest, asked: _Asked) -> _MetadataAnswer:
+        known = self._services.metadata(asked.names)
+        steps = self._described(request, message, known, asked)
         if sum(len(topic.partitions) for topic in known.topics) > _PARTITIONS_AT_ONCE:
             return sliced(request, steps)
         while True:
@@ -246,11 +249,7 @@ class ClusterHandlers:
         request: Request,
         message: wire.MetadataRequest,
         known: MetadataResponse,
-        names: list[str] | None,
-        unknown_ids: list[bytes],
-        refused: Iterable[wire.MetadataResponse.MetadataResponseTopic],
-        errors: dict[str, int] | None,
-        created: set[str] | None,
+        asked: _Asked,
     ) -> Generator[None, None, wire.MetadataResponse]:
         """The response, a step per topic."""
         response = wire.MetadataResponse
@@ -264,7 +263,7 @@ class ClusterHandlers:
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         for topic in known.topics:
             yield  # also for what is left out: to look up a right takes longer than to describe a topic
-            if names is None and not is_visible(topic.topic):
+            if asked.names is None and not is_visible(topic.topic):
                 continue
             entry = _topic(topic, reachable, not_here)
             if request.version >= 8 and message.include_topic_authorized_operations:
@@ -273,15 +272,15 @@ class ClusterHandlers:
                 )
             if not is_topic_name(topic.topic):
                 entry.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
-            elif errors and topic.topic in errors:
-                entry.error_code = errors[topic.topic]
-            elif created and topic.topic in created and entry.error_code:
+            elif topic.topic in asked.errors:
+                entry.error_code = asked.errors[topic.topic]
+            elif topic.topic in asked.created and entry.error_code:
                 # It exists, but this node does not know its leader yet: the client asks again.
                 entry.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
             topics.append(entry)
-        for topic_id in unknown_ids:
+        for topic_id in asked.unknown_ids:
             topics.append(response.MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, topic_id))
-        topics += refused
+        topics += asked.refused
         answer = response(
             brokers=[
                 response.MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack)

@@ -47,6 +47,33 @@ class TopicHandlers:
     async def create_topics(self, request: Request, message: wire.CreateTopicsRequest) -> wire.CreateTopicsResponse:
         deadline = _deadline(message.timeout_ms)
         _check_size(message, self._services.config.num_partitions)
+        new_topics, results = self._to_create(request, message)
+        if new_topics:
+            created = await self._services.create_topics(
+                CreateTopicsRequest(tuple(new_topics), message.timeout_ms, message.validate_only)
+            )
+            results |= {result.topic: result for result in created.topics}
+        if not message.validate_only:
+            made = [result.topic for result in results.values() if not result.error]
+            if not await self._until(lambda: self._have_leaders(made), deadline):
+                late = int(ErrorCode.REQUEST_TIMED_OUT), "created; its leaders are not known yet"
+                results |= {name: TopicResult(name, *late) for name in made if not self._have_leaders([name])}
+        is_described = self._access.visible(request, _DESCRIBE_CONFIGS)
+        asked = {topic.name: topic.configs for topic in message.topics}
+        answers = [_created(results[name], is_described=is_described(name)) for name in asked]
+        for answer in answers if request.version >= _CONFIGS_FROM else ():
+            if not answer.error_code and answer.configs is not None:
+                overrides = {each.name: each.value for each in asked[answer.name] if each.value is not None}
+                try:
+                    answer.configs = await self._configs.of_new_topic(answer.name, overrides)
+                except (ApiError, CoordinatorError):  # it is made all the same
+                    answer.configs, answer.topic_config_error_code = None, int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return wire.CreateTopicsResponse(topics=answers)
+
+    def _to_create(
+        self, request: Request, message: wire.CreateTopicsRequest
+    ) -> tuple[list[NewTopic], dict[str, TopicResult]]:
+        """The topics to create, and what is refused, by name."""
         times = Counter(topic.name for topic in message.topics)
         refused: dict[str, TopicResult] = {}
         new_topics: list[NewTopic] = []
@@ -60,31 +87,7 @@ class TopicHandlers:
                 refused[topic.name] = TopicResult(topic.name, int(problem[0]), problem[1])
             else:
                 new_topics.append(_new_topic(topic))
-        results = dict(refused)
-        if new_topics:
-            created = await self._services.create_topics(
-                CreateTopicsRequest(tuple(new_topics), message.timeout_ms, message.validate_only)
-            )
-            results |= {result.topic: result for result in created.topics}
-        if not message.validate_only:
-            made = [result.topic for result in results.values() if not result.error]
-            if not await self._until(lambda: self._have_leaders(made), deadline):
-                for name in made:
-                    if not self._have_leaders([name]):
-                        results[name] = TopicResult(
-                            name, int(ErrorCode.REQUEST_TIMED_OUT), "created; its leaders are not known yet"
-                        )
-        is_described = self._access.visible(request, _DESCRIBE_CONFIGS)
-        answers = [_created(results[name], is_described=is_described(name)) for name in dict.fromkeys(times)]
-        asked = {topic.name: topic.configs for topic in message.topics}
-        for answer in answers if request.version >= _CONFIGS_FROM else ():
-            if not answer.error_code and answer.configs is not None:
-                overrides = {each.name: each.value for each in asked[answer.name] if each.value is not None}
-                try:
-                    answer.configs = await self._configs.of_new_topic(answer.name, overrides)
-                except (ApiError, CoordinatorError):  # it is made all the same
-                    answer.configs, answer.topic_config_error_code = None, int(ErrorCode.UNKNOWN_SERVER_ERROR)
-        return wire.CreateTopicsResponse(topics=answers)
+        return new_topics, refused
 
     def _may_create(self, request: Request, topic: wire.CreateTopicsRequest.CreatableTopic) -> bool:
         """Whether the quota of changes has room. What exists already, and is refused for that, costs nothing."""
@@ -279,22 +282,18 @@ def _new_topic(topic: wire.CreateTopicsRequest.CreatableTopic) -> NewTopic:
 
 
 def _created(result: TopicResult, *, is_described: bool) -> wire.CreateTopicsResponse.CreatableTopicResult:
-    if not is_described:
-        # Kafka: how many partitions and replicas, and under which configuration, is for those who may describe that.
-        return wire.CreateTopicsResponse.CreatableTopicResult(
-            name=result.topic,
-            topic_id=topic_ids.to_wire(result.topic_id),
-            error_code=result.error,
-            error_message=(result.message or ErrorCode(result.error).name) if result.error else None,
-            topic_config_error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-            configs=None,
-        )
-    return wire.CreateTopicsResponse.CreatableTopicResult(
+    answer = wire.CreateTopicsResponse.CreatableTopicResult(
         name=result.topic,
         topic_id=topic_ids.to_wire(result.topic_id),
         error_code=result.error,
         error_message=(result.message or ErrorCode(result.error).name) if result.error else None,
-        num_partitions=result.partitions,
-        replication_factor=result.replication_factor,
-        configs=None if result.error else (),
+        configs=None,
     )
+    if not is_described:
+        # Kafka: how many partitions and replicas, and under which configuration, is for those who may describe that.
+        answer.topic_config_error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return answer
+    answer.num_partitions, answer.replication_factor = result.partitions, result.replication_factor
+    if not result.error:
+        answer.configs = ()
+    return answer
