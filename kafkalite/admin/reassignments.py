@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
@@ -259,25 +259,13 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
         if standing is None:
             return _result(wanted, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned")
         return _result(wanted, ErrorCode.NONE)
-    reason = None
-    unknown = sorted(set(replicas) - cluster.brokers)
-    if not replicas:
-        reason = f"{name}: no replicas"
-    elif len(set(replicas)) != len(replicas):
-        reason = f"{name}: the same broker twice in {list(replicas)}"
-    elif min(replicas) < 0:
-        reason = f"{name}: {min(replicas)} is not a broker id"
-    elif wanted.throttle < 0:
-        return _result(wanted, ErrorCode.INVALID_REQUEST, f"{name}: a throttle of {wanted.throttle} bytes/s")
-    elif unknown:
-        reason = f"{name}: brokers that are not alive: {unknown}"
-    has = {*topic.partitions[wanted.partition], *(() if move is None else move.origin)}
-    shut = sorted(each for each in replicas if each in cluster.closed and each not in has)
-    if reason is None and shut:
-        reason = f"{name}: broker {shut[0]} is {cluster.closed[shut[0]]}: it takes no new replicas"
-    if reason is not None:
-        return _result(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     before = move.origin if move is not None else topic.partitions[wanted.partition]
+    problem = _malformed(replicas)
+    if problem is None and wanted.throttle < 0:
+        return _result(wanted, ErrorCode.INVALID_REQUEST, f"{name}: a throttle of {wanted.throttle} bytes/s")
+    problem = problem or _unavailable(replicas, cluster, {*topic.partitions[wanted.partition], *before})
+    if problem is not None:
+        return _result(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{name}: {problem}")
     if len(replicas) != len(before) and not request.allow_replication_factor_change:
         reason = f"{name} has {number_of(len(before), 'replica')}, the request has {len(replicas)}"
         return _result(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)
@@ -285,6 +273,26 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     if standing is not None and not is_the_same and not request.may_replace:
         return _result(wanted, ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{name} is being reassigned already")
     return _result(wanted, ErrorCode.NONE)
+
+
+def _malformed(replicas: Replicas) -> str | None:
+    """Why these are the replicas of no partition; None: they can be."""
+    if not replicas:
+        return "no replicas"
+    if len(set(replicas)) != len(replicas):
+        return f"the same broker twice in {list(replicas)}"
+    if min(replicas) < 0:
+        return f"{min(replicas)} is not a broker id"
+    return None
+
+
+def _unavailable(replicas: Replicas, cluster: _Cluster, has: Collection[BrokerId]) -> str | None:
+    """Why the cluster cannot place these replicas; None: it can. `has`: the brokers that have the partition now, or had it before its move."""
+    if unknown := sorted(set(replicas) - cluster.brokers):
+        return f"brokers that are not alive: {unknown}"
+    if shut := sorted(each for each in replicas if each in cluster.closed and each not in has):
+        return f"broker {shut[0]} is {cluster.closed[shut[0]]}: it takes no new replicas"
+    return None
 
 
 def _is_taken_up(topic: topic_znodes.TopicZnode | None, partition: int, requested: Replicas) -> bool:
