@@ -23,9 +23,10 @@ from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.consume_group import GroupReading
 from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.lines import encode_record
-from kafkalite_cli.records.positions import choose_topics, existing_topics, parse_start, record_filter, resolve
+from kafkalite_cli.records.positions import At, choose_topics, existing_topics, parse_start, record_filter, resolve
 from kafkalite_cli.records.printer import Printer
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
+from kafkalite_cli.records.shown import Shown
 from kafkalite_cli.records.to_the_end import ToTheEnd
 from kafkalite_cli.visible import visible
 
@@ -112,6 +113,42 @@ async def consume(
       kafkalite consume flights --group billing --format '{partition}:{offset} {value}\\n'
     """
     position = parse_start(start)
+    _check_usage(topics, pattern, position, partition, last, group)
+    show = encode_record if cli.out.as_json else formatter(template, escapes=sys.stdout.isatty() and not raw)
+    shown = Shown(show, record_filter(wanted_key, grep, wanted_headers), maximum, cli.timeout_s, exit_at_end)
+
+    async with cli.connect() as client:
+        found = await _found(client, topics, pattern, cli.timeout_s)
+        keys = [TopicPartition(t, n) for t, count in found.items() for n in range(count) if partition in (None, n)]
+        if not keys:
+            topic, count = next(iter(found.items()))
+            text = f"{topic}-{partition}: the topic has {number_of(count, 'partition')}"
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        if group is not None:
+            assert isinstance(position, str)
+            await GroupReading(client, group, topics[0], position, read_committed, shown).run()
+            return
+        strict = None if isinstance(position, int) and last is None else EARLIEST
+        async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
+            if last is not None:
+                await _show_last(client, consumer, keys, last, shown)
+                return
+            consumer.assign(await resolve(client, keys, position, cli.timeout_s))
+            if partition is None and not exit_at_end:
+                adding = add_partitions(client, consumer, keys, topics, pattern)
+                client.supervisor.spawn("consume.partitions", adding, Policy.ISOLATED)
+            await _copy(client, consumer, keys, shown)
+
+
+def _check_usage(
+    topics: Sequence[str],
+    pattern: str | None,
+    position: int | str | At,
+    partition: int | None,
+    last: int | None,
+    group: str | None,
+) -> None:
+    """Raises click.UsageError: arguments that contradict each other."""
     if not topics and pattern is None:
         raise click.UsageError("Missing argument 'TOPIC…' (or --pattern).")
     if regex := next((each for each in topics if re.search(r"[*+?\[(|^$\\]", each)), None):
@@ -127,42 +164,6 @@ async def consume(
     has_start = click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT
     if has_start and last is not None:
         raise click.UsageError("give one of --from and --last")
-    wanted = record_filter(wanted_key, grep, wanted_headers)
-    show = encode_record if cli.out.as_json else formatter(template, escapes=sys.stdout.isatty() and not raw)
-
-    async with cli.connect() as client:
-        found = await _found(client, topics, pattern, cli.timeout_s)
-        keys = [TopicPartition(t, n) for t, count in found.items() for n in range(count) if partition in (None, n)]
-        if not keys:
-            topic, count = next(iter(found.items()))
-            text = f"{topic}-{partition}: the topic has {number_of(count, 'partition')}"
-            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        if group is not None:
-            assert isinstance(position, str)
-            reading = GroupReading(
-                client,
-                group,
-                topics[0],
-                position,
-                maximum,
-                cli.timeout_s,
-                show,
-                wanted,
-                exit_at_end=exit_at_end,
-                read_committed=read_committed,
-            )
-            await reading.run()
-            return
-        strict = None if isinstance(position, int) and last is None else EARLIEST
-        async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
-            if last is not None:
-                await _show_last(client, consumer, keys, last, cli.timeout_s, show, wanted)
-                return
-            consumer.assign(await resolve(client, keys, position, cli.timeout_s))
-            if partition is None and not exit_at_end:
-                adding = add_partitions(client, consumer, keys, topics, pattern)
-                client.supervisor.spawn("consume.partitions", adding, Policy.ISOLATED)
-            await _copy(client, consumer, keys, maximum, cli.timeout_s, show, wanted, exit_at_end=exit_at_end)
 
 
 async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None, timeout_s: float) -> dict[str, int]:
@@ -214,28 +215,18 @@ def _for_terminal(data: bytes) -> bytes:
     return "\n".join("\t".join(map(visible, line.split("\t"))) for line in lines).encode()
 
 
-async def _copy(
-    client: AsyncClient,
-    consumer: Consumer,
-    keys: Sequence[TopicPartition],
-    maximum: int | None,
-    timeout_s: float,
-    show: Callable[[ConsumedRecord], bytes],
-    wanted: Callable[[ConsumedRecord], bool] | None,
-    *,
-    exit_at_end: bool,
-) -> None:
-    end = await ToTheEnd.of(client, consumer, keys, timeout_s) if exit_at_end else None
+async def _copy(client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition], shown: Shown) -> None:
+    end = await ToTheEnd.of(client, consumer, keys, shown.timeout_s) if shown.exit_at_end else None
     on_stop(consumer.close)
     printer = Printer()
-    left = sys.maxsize if maximum is None else maximum
+    left = shown.most
     while left > 0 and not consumer.closed:
         pieces: list[bytes] = []
-        for record in await consumer.poll(max_records=min(left, 5000) if wanted is None else 5000):
-            if wanted is not None and not wanted(record):
+        for record in await consumer.poll(max_records=min(left, 5000) if shown.wanted is None else 5000):
+            if not shown.has(record):
                 continue
             if end is None or end.is_before(TopicPartition(record.topic, record.partition), record.offset):
-                pieces.append(show(record))
+                pieces.append(shown.show(record))
                 if len(pieces) == left:
                     break
         printer.add(pieces)
@@ -249,16 +240,14 @@ async def _show_last(
     consumer: Consumer,
     keys: Sequence[TopicPartition],
     count: int,
-    timeout_s: float,
-    show: Callable[[ConsumedRecord], bytes],
-    wanted: Callable[[ConsumedRecord], bool] | None,
+    shown: Shown,
 ) -> None:
     """The last `count` records of all partitions by their timestamps, as they are now; filters choose among these."""
-    chosen = await last_records(client, consumer, keys, count, timeout_s)
+    chosen = await last_records(client, consumer, keys, count, shown.timeout_s)
     on_stop(consumer.close)
     printer = Printer()
     for at in range(0, len(chosen), 5000):
-        printer.add([show(record) for record in chosen[at : at + 5000] if wanted is None or wanted(record)])
+        printer.add([shown.show(record) for record in chosen[at : at + 5000] if shown.has(record)])
         await printer.write(lambda: consumer.closed)
 
 

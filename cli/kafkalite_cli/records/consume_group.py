@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.membership import Membership
 from kafkalite.env.supervisor import Policy
@@ -18,6 +15,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite_cli.output import on_stop
 from kafkalite_cli.records.printer import Printer
+from kafkalite_cli.records.shown import Shown
 from kafkalite_cli.records.to_the_end import ToTheEnd
 
 #: Interval at which printed records are committed; they are also committed before the partitions move to another member.
@@ -36,25 +34,21 @@ class _Place(NamedTuple):
 class GroupReading:
     """What `consume --group` reads and prints.
 
-    `start`: where partitions begin for which the group has committed nothing. `maximum` None: until a signal. `wanted` None: all records.
+    `start`: where partitions begin for which the group has committed nothing.
     """
 
     client: AsyncClient
     group: str
     topic: str
     start: str
-    maximum: int | None
-    timeout_s: float
-    show: Callable[[ConsumedRecord], bytes]
-    wanted: Callable[[ConsumedRecord], bool] | None
-    exit_at_end: bool
     read_committed: bool
+    shown: Shown
 
     async def run(self) -> None:
         """Until a signal, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
         member = Membership(self.client, Groups(self.client), self.group, [self.topic])
         printer = Printer()
-        left = sys.maxsize if self.maximum is None else self.maximum
+        left = self.shown.most
         stopped = asyncio.Event()
         joining: asyncio.Task[None] | None = None
 
@@ -85,10 +79,10 @@ class GroupReading:
         self, consumer: Consumer, member: Membership, printer: Printer, left: int, stopped: asyncio.Event
     ) -> tuple[int, bool]:
         """One generation: (records still wanted, whether the end was reached)."""
-        keys = member.partitions
+        keys, shown = member.partitions, self.shown
         committed = await member.committed()
         consumer.assign({key: committed.get(key, self.start) for key in keys})
-        end = await ToTheEnd.of(self.client, consumer, keys, self.timeout_s) if self.exit_at_end else None
+        end = await ToTheEnd.of(self.client, consumer, keys, shown.timeout_s) if shown.exit_at_end else None
         places: deque[_Place] = deque()
         printer.drop()
         loop = asyncio.get_running_loop()
@@ -110,8 +104,8 @@ class GroupReading:
         while left > 0 and not is_over():
             if not places:
                 for record in await consumer.poll(max_records=min(left, 5000), timeout_s=0.2):
-                    is_shown = self.wanted is None or self.wanted(record)
-                    printer.add([self.show(record) if is_shown else b""])
+                    is_shown = shown.has(record)
+                    printer.add([shown.show(record) if is_shown else b""])
                     places.append(_Place(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
             # The reader may take its time: meanwhile heartbeats go on, and the group can take the partitions.
             for _ in range(await printer.write(lambda: is_over() or due.is_set())):
