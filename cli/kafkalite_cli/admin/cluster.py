@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import click
 
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.extension.messages.watching import HealthResponse
 from kafkalite.model import BrokerId, Endpoint
+from kafkalite.partition_values import TopicMetadata
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
-from kafkalite_cli.output import Invocation, client_options
+from kafkalite_cli.output import Invocation, Output, client_options
 
 _UNREACHABLE = "broker.unreachable"
 
@@ -71,18 +74,7 @@ async def health(cli: Invocation) -> int:
     if not answers:
         raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker")
     refuse_forbidden(answers.values())
-    assigned = Counter(broker for topic in topics for entry in topic.partitions for broker in entry.replicas)
-    problems = [
-        _unreachable(broker, f"not alive; it should have {number_of(assigned[broker], 'replica')}", 0)
-        for broker in sorted(assigned.keys() - answers.keys())
-    ]
-    for node, answer in answers.items():
-        if isinstance(answer, KafkaliteError):
-            problems.append(_unreachable(node, str(answer), now_ms))
-        else:
-            problems += [{"broker_id": node, **dataclasses.asdict(reported)} for reported in answer.problems]
-    for problem in problems:
-        problem |= dataclasses.asdict(advice(str(problem["what"])))
+    problems = _problems(answers, topics, now_ms)
     out = cli.out
     closed = {
         node: answer.broker_state
@@ -96,25 +88,47 @@ async def health(cli: Invocation) -> int:
     elif not problems:
         click.echo(f"healthy: {number_of(len(answers), 'broker')}, no problems")
     else:
-        rows = [
-            (
-                p["what"],
-                p["subject"],
-                "" if p["what"] == _UNREACHABLE else p["broker_id"],
-                f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s" if p["since_ms"] else "",
-                p["detail"],
-            )
-            for p in problems
-        ]
-        out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
-        for kind in sorted({str(p["what"]) for p in problems}, key=severity):
-            said = advice(kind)
-            click.echo(f"\n{kind}: {said.doing}".rstrip(": "))
-            click.echo(f"  you: {said.do}")
+        _print_problems(problems, out, now_ms)
     if not out.as_json:
         for node, state in closed.items():
             click.echo(f"note: broker {node} is {state}: it takes no new replicas")
     return 1 if problems else 0
+
+
+def _problems(
+    answers: Mapping[BrokerId, HealthResponse | KafkaliteError], topics: Sequence[TopicMetadata], now_ms: int
+) -> list[dict[str, object]]:
+    """What the nodes report, brokers that are gone or silent, and what to do about each."""
+    assigned = Counter(broker for topic in topics for entry in topic.partitions for broker in entry.replicas)
+    problems = [
+        _unreachable(broker, f"not alive; it should have {number_of(assigned[broker], 'replica')}", 0)
+        for broker in sorted(assigned.keys() - answers.keys())
+    ]
+    for node, answer in answers.items():
+        if isinstance(answer, KafkaliteError):
+            problems.append(_unreachable(node, str(answer), now_ms))
+        else:
+            problems += [{"broker_id": node, **dataclasses.asdict(reported)} for reported in answer.problems]
+    return [problem | dataclasses.asdict(advice(str(problem["what"]))) for problem in problems]
+
+
+def _print_problems(problems: Sequence[dict[str, object]], out: Output, now_ms: int) -> None:
+    """A table of the problems, and below it what to do about each kind."""
+    rows = [
+        (
+            p["what"],
+            p["subject"],
+            "" if p["what"] == _UNREACHABLE else p["broker_id"],
+            f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s" if p["since_ms"] else "",
+            p["detail"],
+        )
+        for p in problems
+    ]
+    out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
+    for kind in sorted({str(p["what"]) for p in problems}, key=severity):
+        said = advice(kind)
+        click.echo(f"\n{kind}: {said.doing}".rstrip(": "))
+        click.echo(f"  you: {said.do}")
 
 
 def _unreachable(broker: BrokerId, detail: str, since_ms: int) -> dict[str, object]:

@@ -22,7 +22,7 @@ from kafkalite.extension.messages.disks import (
 )
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
-from kafkalite_cli.admin.node_answers import answer_of, disks_of, report_unreachable
+from kafkalite_cli.admin.node_answers import answer_of, disks_of, entries_of, report_unreachable
 from kafkalite_cli.admin.strays import strays
 from kafkalite_cli.output import Invocation, client_options, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
@@ -54,12 +54,7 @@ async def list_disks(cli: Invocation, broker: int | None) -> int:
     async with cli.connect() as client:
         answers = await disks_of(client, broker, cli.timeout_s)
         now_ms = client.clock.wall_ms()
-    disks = [
-        (node, each)
-        for node, answer in answers.items()
-        if isinstance(answer, DescribeDisksResponse)
-        for each in answer.disks
-    ]
+    disks = entries_of(answers, lambda answer: answer.disks)
     columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
     out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
     unreachable = report_unreachable(answers)
@@ -153,12 +148,7 @@ async def list_moves(cli: Invocation, broker: int | None) -> int:
     out = cli.out
     async with cli.connect() as client:
         answers = await disks_of(client, broker, cli.timeout_s)
-    moves = [
-        (node, each)
-        for node, answer in answers.items()
-        if isinstance(answer, DescribeDisksResponse)
-        for each in answer.moves
-    ]
+    moves = entries_of(answers, lambda answer: answer.moves)
     unreachable = report_unreachable(answers)
     if out.as_json:
         listed = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in moves]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import click
@@ -15,6 +15,7 @@ from kafkalite.model import BrokerId
 from kafkalite_cli.admin.refusals import refuse_forbidden
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 async def answer_of(client: AsyncClient, broker: int, request: Request, response: type[R], timeout_s: float) -> R:
@@ -32,6 +33,19 @@ def report_unreachable(answers: Mapping[BrokerId, object]) -> list[dict[str, obj
     for node, text in failed:
         click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
     return [{"broker_id": node, "error": text} for node, text in failed]
+
+
+def entries_of(
+    answers: Mapping[BrokerId, DescribeDisksResponse | KafkaliteError],
+    entries: Callable[[DescribeDisksResponse], Iterable[T]],
+) -> list[tuple[BrokerId, T]]:
+    """(node, entry) of the nodes that have answered."""
+    return [
+        (node, each)
+        for node, answer in answers.items()
+        if isinstance(answer, DescribeDisksResponse)
+        for each in entries(answer)
+    ]
 
 
 async def disks_of(

@@ -10,11 +10,10 @@ from kafkalite.client.admin.refusals import refuse
 from kafkalite.extension.messages.disks import (
     AlterStrayRequest,
     AlterStrayResponse,
-    DescribeDisksResponse,
     StrayDescription,
 )
 from kafkalite.model import BrokerId
-from kafkalite_cli.admin.node_answers import answer_of, disks_of, report_unreachable
+from kafkalite_cli.admin.node_answers import answer_of, disks_of, entries_of, report_unreachable
 from kafkalite_cli.output import Invocation, client_options, confirm, size_text
 from kafkalite_cli.parameters import Whole
 
@@ -40,12 +39,7 @@ async def list_strays(cli: Invocation, broker: int | None) -> int:
     async with cli.connect() as client:
         answers = await disks_of(client, broker, cli.timeout_s)
         now_ms = client.clock.wall_ms()
-    found = [
-        (node, each)
-        for node, answer in answers.items()
-        if isinstance(answer, DescribeDisksResponse)
-        for each in answer.strays
-    ]
+    found = entries_of(answers, lambda answer: answer.strays)
     unreachable = report_unreachable(answers)
     if out.as_json:
         listed = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in found]
