@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from kafkalite.errors import ErrorCode
@@ -61,9 +60,9 @@ def refusal(api: OfferedApi, message: Any, version: int, code: ErrorCode, text: 
 
 def make_apis(
     handlers: Mapping[str, Handler],
-    many: Mapping[str, ManyHandler] = MappingProxyType({}),
-    recall: Mapping[str, Recall] = MappingProxyType({}),
-    in_place: Mapping[str, int] = MappingProxyType({}),
+    many: Mapping[str, ManyHandler],
+    recall: Mapping[str, Recall],
+    in_place: Mapping[str, int],
 ) -> dict[int, OfferedApi]:
     """The table of APIs by key for those that have a handler. `many`, `recall`, `in_place`: see `OfferedApi`."""
     table: dict[int, OfferedApi] = {}

@@ -14,6 +14,8 @@ _TRANSITIVE = "_TRANSITIVE"
 LEVELS = (
     NONE, BACKWARD, BACKWARD + _TRANSITIVE, FORWARD, FORWARD + _TRANSITIVE, FULL, FULL + _TRANSITIVE,
 )  # fmt: skip
+#: Where none was set, as with Confluent.
+DEFAULT_LEVEL = BACKWARD
 
 
 def is_transitive(level: str) -> bool:

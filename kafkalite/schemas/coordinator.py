@@ -24,7 +24,6 @@ from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.schemas import SchemaRegistryRequest, SchemaRegistryResponse
 from kafkalite.schemas import rest
-from kafkalite.schemas.compatibility import BACKWARD
 from kafkalite.schemas.errors import RegistryError
 from kafkalite.schemas.registry import OffLoop, SubjectRegistry
 from kafkalite.schemas.subjects import Subjects
@@ -162,13 +161,13 @@ class SchemaRegistry:
         async def refuse(records: Sequence[KeyValue]) -> None:
             raise api_error(ErrorCode.NOT_COORDINATOR)
 
-        return SubjectRegistry(Subjects(), refuse, self._off_loop, BACKWARD)
+        return SubjectRegistry(Subjects(), refuse, self._off_loop)
 
     def _made(self, partition: int, leader_epoch: LeaderEpoch) -> SubjectRegistry:
         async def append(records: Sequence[KeyValue]) -> None:
             await self._append(partition, registry, records)
 
-        registry = SubjectRegistry(Subjects(), append, self._off_loop, BACKWARD)
+        registry = SubjectRegistry(Subjects(), append, self._off_loop)
         return registry
 
     def _replay(

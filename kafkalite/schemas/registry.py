@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.schemas import errors, subjects
-from kafkalite.schemas.compatibility import LEVELS, NONE, differences, is_transitive
+from kafkalite.schemas.compatibility import DEFAULT_LEVEL, LEVELS, NONE, differences, is_transitive
 from kafkalite.schemas.formats import ParserMissing, parse
 from kafkalite.schemas.schema import (
     MAX_REFERENCES,
@@ -57,14 +57,12 @@ class SubjectRegistry:
 
     Args:
         append: returns when the records are committed; raises RegistryError if that is not certain.
-        default_level: compatibility where none was set.
     """
 
-    def __init__(self, state: Subjects, append: Append, off_loop: OffLoop, default_level: str) -> None:
+    def __init__(self, state: Subjects, append: Append, off_loop: OffLoop) -> None:
         self.state = state
         self._append = append
         self._off_loop = off_loop
-        self._default_level = default_level
         self._changing = asyncio.Lock()
         #: By the schema and what its references lead to: a subject that was deleted may have other schemas by now.
         self._parsed: OrderedDict[_Parsing, ParsedSchema] = OrderedDict()
@@ -185,7 +183,7 @@ class SubjectRegistry:
 
     async def _differences(self, subject: str, schema: Schema, versions: Sequence[Version]) -> list[str]:
         """Why a new schema does not fit to these versions, at the level of the subject."""
-        level = self.state.level(subject, self._default_level)
+        level = self.state.level(subject, DEFAULT_LEVEL)
         if level == NONE or not versions:
             return []
         compared = versions[-_MAX_COMPARED:] if is_transitive(level) else versions[-1:]
@@ -266,7 +264,7 @@ class SubjectRegistry:
     def level(self, subject: str, *, default_to_global: bool) -> str:
         """Raises RegistryError 40408."""
         if not subject or default_to_global:
-            return self.state.level(subject, self._default_level)
+            return self.state.level(subject, DEFAULT_LEVEL)
         if subject not in self.state.levels:
             raise errors.no_compatibility(subject)
         return self.state.levels[subject]
@@ -280,7 +278,7 @@ class SubjectRegistry:
         async with self._changing:
             if level is None and subject and subject not in self.state.levels:
                 raise errors.no_compatibility(subject)
-            before = self.state.level(subject, self._default_level)
+            before = self.state.level(subject, DEFAULT_LEVEL)
             await self._write([subjects.level_record(subject, level)])
             return before
 

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kafkalite.schemas import rest
-from kafkalite.schemas.compatibility import BACKWARD
 from kafkalite.schemas.errors import RegistryError
 from kafkalite.schemas.registry import SubjectRegistry
 from kafkalite.schemas.subjects import KeyValue, Subjects
@@ -39,7 +38,7 @@ class Api:
             await self.parsing()
             return work()
 
-        self.registry = SubjectRegistry(Subjects(), append, off_loop, BACKWARD)
+        self.registry = SubjectRegistry(Subjects(), append, off_loop)
 
     async def __call__(self, method: str, target: str, body: object = None) -> Any:
         """The response's value, or the code of the error."""
