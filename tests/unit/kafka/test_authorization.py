@@ -9,13 +9,16 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.acl import CLUSTER_NAME, Operation, ResourceType
 from kafkalite.security.requirements import FREE, KAFKA, Scope
 
 from .api_requests import CLUSTER, CODES, GROUP, NAMES, REFUSALS, TOPIC, TRANSACTION, request_of
 from .conftest import Broker, batch, produce
-from .coordinator_requests import commit
+from .consumer_members import Member as ConsumerMember
+from .coordinator_requests import commit, coordinator
 from .rights import allow, client_of, codes_in, forget_all, guarded, restore
+from .test_share_groups import Member as ShareMember
 
 
 @pytest.fixture
@@ -287,6 +290,60 @@ async def test_a_follower_needs_the_right_to_cluster_actions(broker: Broker, ver
     assert await code() == 29
     allow(broker, "ann", CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION)
     assert await code() == 0
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share"])
+async def test_a_description_does_not_name_topics_that_members_still_have_but_do_not_subscribe_to_any_more(
+    broker: Broker, kind: str
+) -> None:
+    root, client = await client_of(broker, "root"), await client_of(broker, "ann")
+    create = wire.CreateTopicsRequest
+    assert (await root.ask(create([create.CreatableTopic("u", 1, 1)], 1000), 4)).topics[0].error_code == 0
+    allow(broker, "ann", GROUP, "g2", Operation.DESCRIBE)
+    allow(broker, "ann", TOPIC, "u", Operation.DESCRIBE)
+    await coordinator(root, "g2")
+    members: dict[str, Any] = {"consumer": ConsumerMember, "share": ShareMember}
+    member = members[kind](root, "m", "t", "u", group="g2")
+    await member.beat()
+    assert len(member.owned if kind == "consumer" else member.assigned) == 2
+    # Partitions of `t` are assigned until it has given them up, or until the next assignment is due.
+    broker.services.settings["groups"]["g2"] = {"share.assignment.interval.ms": "15000"}
+    await member.beat(subscribed_topic_names=["u"])
+    request = {"consumer": wire.ConsumerGroupDescribeRequest, "share": wire.ShareGroupDescribeRequest}[kind](["g2"])
+    [shown] = (await root.ask(request, 1)).groups
+    assert {each.topic_name for each in shown.members[0].assignment.topic_partitions} == {"t", "u"}
+    [hidden] = (await client.ask(request, 1)).groups
+    assert (hidden.error_code, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+    allow(broker, "ann", TOPIC, "t", Operation.DESCRIBE)
+    assert len((await client.ask(request, 1)).groups[0].members) == 1
+
+
+async def test_start_offsets_of_share_groups_do_not_say_whether_a_hidden_topic_exists(broker: Broker) -> None:
+    root, client = await client_of(broker, "root"), await client_of(broker, "ann")
+    member = ShareMember(root, "m", "t", group="g2")
+    await coordinator(root, "g2")
+    await member.beat()
+    await member.beat(-1)
+    allow(broker, "ann", GROUP, "g2", *Operation)
+    allow(broker, "ann", TOPIC, "u", *Operation)
+    describe, alter, delete = (
+        wire.DescribeShareGroupOffsetsRequest,
+        wire.AlterShareGroupOffsetsRequest,
+        wire.DeleteShareGroupOffsetsRequest,
+    )
+    start = alter.AlterShareGroupOffsetsRequestPartition(0, 0)
+    named = [
+        describe.DescribeShareGroupOffsetsRequestTopic("t", [0]),
+        describe.DescribeShareGroupOffsetsRequestTopic("u", [0]),
+    ]
+    described = await client.ask(describe([describe.DescribeShareGroupOffsetsRequestGroup("g2", named)]), 1)
+    altered = await client.ask(alter("g2", [alter.AlterShareGroupOffsetsRequestTopic("t", [start])]), 0)
+    of_delete = delete.DeleteShareGroupOffsetsRequestTopic
+    deleted = await client.ask(delete("g2", [of_delete("t"), of_delete("u")]), 0)
+    for answer in (described.groups[0].topics, altered.responses, deleted.responses):
+        hidden = next(each for each in answer if each.topic_name == "t")
+        assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in set(codes_in(hidden))
+        assert hidden.topic_id == ZERO_UUID
 
 
 async def test_a_heartbeat_without_the_right_to_its_topics_is_refused_before_it_is_read(broker: Broker) -> None:

@@ -13,7 +13,7 @@ from kafkalite.coordinators.groups.decisions.members import ConsumerMember
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
-from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named
+from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
@@ -83,7 +83,9 @@ class ConsumerGroupHandlers:
                 what = "not found" if entry is None else "is not a consumer group"
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
             group = entry.consumer
-            check_visible(self._access, request, group.subscribed_topics())
+            members = group.members.values()
+            held = [each for m in members for each in (m.assigned, m.revoking, group.target_of(m.member_id))]
+            check_visible(self._access, request, group.subscribed_topics() | still_assigned(held, self._groups.topics))
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
         answer = described(
@@ -94,7 +96,7 @@ class ConsumerGroupHandlers:
             group.epoch,
             group.target_epoch,
             group.assignor(self._services.config.group_consumer_assignors),
-            [self._member(group, member) for member in group.members.values()],
+            [self._member(group, member) for member in members],
         )
         if with_operations:
             answer.authorized_operations = self._access.authorized_operations(request, ResourceType.GROUP, group_id)

@@ -8,6 +8,7 @@ from kafkalite.coordinators.groups.decisions.members import Assignment
 from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.request import Request
+from kafkalite.model import TopicId
 from kafkalite.protocol.topic_ids import to_wire
 from kafkalite.security.access import Access
 from kafkalite.security.acl import Operation, ResourceType
@@ -22,6 +23,12 @@ def check_visible(access: Access, request: Request, topics: Iterable[str]) -> No
     if not all(is_visible(topic) for topic in topics):
         text = "The group has described topic(s) that the client is not authorized to describe."
         raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+
+
+def still_assigned(assignments: Iterable[Iterable[TopicId]], topics: GroupTopics) -> set[str]:
+    """The names of the topics in them: members may have partitions of topics to which nobody subscribes any more."""
+    ids = {topic_id for assignment in assignments for topic_id in assignment}
+    return {name for topic_id in ids if (name := topics.topic_name(topic_id)) is not None}
 
 
 def named(assignment: Assignment, topics: GroupTopics) -> Iterable[tuple[bytes, str, list[int]]]:

@@ -15,7 +15,7 @@ from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.persister import ClusterSharePersister
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
-from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named
+from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
@@ -97,7 +97,8 @@ class ShareGroupHandlers:
             if group_id in request.denied.keys:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             group = self._share_group(group_id)
-            check_visible(self._access, request, group.subscribed_topics())
+            held = [member.assigned for member in group.members.values()]
+            check_visible(self._access, request, group.subscribed_topics() | still_assigned(held, self._groups.topics))
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
         members = [self._member(member) for member in group.members.values()]
@@ -158,11 +159,11 @@ class ShareGroupHandlers:
                         wanted[topic.name] = (known_id, sorted(topic.partitions))
             else:
                 for each in asked.topics:
-                    wanted[each.topic_name] = (self._groups.topics.topic_id(each.topic_name), list(each.partitions))
+                    wanted[each.topic_name] = (self._seen_id(request, each.topic_name), list(each.partitions))
             known = {
                 TopicPartition(name, number): await self._summary(asked.group_id, topic_id, number)
                 for name, (topic_id, numbers) in wanted.items()
-                if topic_id is not None and name not in denied
+                if topic_id is not None
                 for number in numbers
             }
             ends = await self._leaders.end_offsets(known)
@@ -184,6 +185,10 @@ class ShareGroupHandlers:
             raw = ZERO_UUID if topic_id is None else to_wire(topic_id)
             topics.append(response.DescribeShareGroupOffsetsResponseTopic(name, raw, partitions))
         return response.DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
+
+    def _seen_id(self, request: Request, topic: str) -> TopicId | None:
+        """None also for a topic that is denied: its id would say that it exists."""
+        return None if topic in request.denied.topics else self._groups.topics.topic_id(topic)
 
     async def _summary(self, group_id: str, topic_id: TopicId, number: int) -> ShareSummary | ApiError:
         try:
@@ -217,7 +222,7 @@ class ShareGroupHandlers:
             results = await self._groups.share_states.alter_offsets(entry, wanted)
         responses = []
         for topic in message.topics:
-            topic_id = self._groups.topics.topic_id(topic.topic_name)
+            topic_id = self._seen_id(request, topic.topic_name)
             errors = {}
             for each in topic.partitions:
                 error: ApiError | None = api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_SUCH_TOPIC)
@@ -252,7 +257,8 @@ class ShareGroupHandlers:
                 raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
             entry = self._groups.find(message.group_id)
             assert entry is not None
-            ids = {topic.name: topic_id for topic_id, topic in begun(group).items()}
+            denied = request.denied.topics
+            ids = {topic.name: topic_id for topic_id, topic in begun(group).items() if topic.name not in denied}
             doomed = [ids[name] for name in asked if name in ids]
             results = await self._groups.share_states.delete_states(entry, doomed)
         responses = []
