@@ -6,7 +6,7 @@ such requests are under way at a time, clients in turn. See `kafkalite.kafka.pie
 
 from __future__ import annotations
 
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.coordinators.services import Services
@@ -14,6 +14,7 @@ from kafkalite.env.fair_lane import FairLane
 from kafkalite.env.heap import uncollected
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka import stepped
 from kafkalite.kafka.apis import refusal
 from kafkalite.kafka.pieces import (
     CUTS,
@@ -41,7 +42,7 @@ class RequestHost(Protocol):
     services: Services
 
     def start_part(self, part: Request, message: Any) -> Any:
-        """A piece: its answer, or a coroutine that returns it."""
+        """A piece: its answer, or a coroutine or steps that return it."""
         ...
 
     def handle(self, request: Request, message: Any) -> None:
@@ -143,5 +144,7 @@ async def _answer(listener: RequestHost, request: Request, message: Any, slices:
         if type(result) is CoroutineType:
             slices.end()
             result = await listener.finish_part(part, piece, result)
+        elif type(result) is GeneratorType:
+            result = await slices.run(stepped.refusing(part, piece, result))
         joined.add(result)
     return joined.response

@@ -328,11 +328,11 @@ class KafkaListener:
         self.services.supervisor.spawn(f"kafka.{request.api.name}.large", work, Policy.ISOLATED)
 
     def start_part(self, part: Request, message: Any) -> Any:
-        """A piece of a large request: its answer, or a coroutine that returns it."""
+        """A piece of a large request: its answer, or a coroutine or steps that return it."""
         api = part.api
         assert api is not None
         try:
-            return self._start(api, part, message)
+            return self._call(api, part, message)
         except ApiError as error:
             return refusal(api, message, part.version, error.code, str(error))
 
@@ -373,16 +373,20 @@ class KafkaListener:
             )
 
     def _start(self, api: OfferedApi, request: Request, message: Any) -> Any:
+        """As `_call`, but a handler that works in steps answers later. Raises ApiError."""
+        result = self._call(api, request, message)
+        if type(result) is GeneratorType:
+            stepped.answer(request, message, result)
+            result = None
+        return result
+
+    def _call(self, api: OfferedApi, request: Request, message: Any) -> Any:
         """Check what it needs, then call its handler. Raises ApiError."""
         if self.guard is not None:
             refused = self.guard.check(request, message)
             if refused is not None:
                 return None if self._ended(request, message) else refused
-        result = api.handler(request, message)
-        if type(result) is GeneratorType:
-            stepped.answer(request, message, result)
-            result = None
-        return result
+        return api.handler(request, message)
 
     def _ended(self, request: Request, message: Any) -> bool:
         """Produce with acks=0 has no answer that says that it is refused: its connection is closed, as by Kafka."""

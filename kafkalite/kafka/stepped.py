@@ -36,7 +36,7 @@ def answer(request: Request, message: Any, steps: Steps[Any]) -> None:
         if is_held:
             connection.release_requests()
 
-    connection.listener.turns.run(connection.owner, _refusing(request, message, steps), then, _count(request))
+    connection.listener.turns.run(connection.owner, refusing(request, message, steps), then, _count(request))
     if not is_over:
         is_held = True
         connection.hold_requests()
@@ -69,7 +69,7 @@ def respond(request: Request, steps: Steps[Any]) -> None:
     connection.listener.turns.run(connection.owner, steps, then, _count(request))
 
 
-def _refusing(request: Request, message: Any, steps: Steps[Any]) -> Steps[Any]:
+def refusing(request: Request, message: Any, steps: Steps[Any]) -> Steps[Any]:
     """What the steps return, or the answer that refuses the request."""
     assert request.api is not None
     try:

@@ -13,7 +13,11 @@ from kafkalite.env.turns import SLICE_S, Slices, Turns
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkalite.kafka import pieces
+from kafkalite.kafka.apis import OFFERED
 from kafkalite.protocol import wire
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
+from kafkalite.protocol.schema import schemas
+from kafkalite.protocol.structs import classes
 
 from .conftest import Broker, batch, fetch, produce
 
@@ -61,6 +65,23 @@ async def test_what_is_named_twice_in_a_large_request_is_refused_as_a_whole_or_a
     assert len(answer.topics[0].partitions) == MANY
     described = await client.ask(wire.DescribeGroupsRequest(_names(1000) * 3, include_authorized_operations=False), 5)
     assert [group.group_id for group in described.groups] == _names(1000)
+
+
+#: Topics without partitions are not in an answer to Fetch.
+@pytest.mark.parametrize("api", sorted(pieces.CUTS.keys() - {"Fetch"}))
+async def test_each_api_that_is_cut_answers_for_each_element(broker: Broker, api: str) -> None:
+    client = await broker.client()
+    [source, target, *_] = pieces.CUTS[api].lists[0]
+    [field] = [each for each in schemas()[api + "Request"].root.fields if each.name == source]
+    version = max(set(field.versions) & set(range(OFFERED[api][1] + 1)))
+    elements: list[Any] = _names(ELEMENTS_AT_ONCE + 1)
+    if field.struct is not None:
+        made: Any = classes(api + "Request")[field.struct.name]
+        names = [each.name for each in field.struct.fields]
+        name = "name" if "name" in names else names[1 if names[0].startswith("resource_type") else 0]
+        elements = [made(**{name: each}) for each in elements]
+    answer = await client.ask(getattr(wire, api + "Request")(**{source: elements}), version)
+    assert len(getattr(answer, target)) == len(elements)
 
 
 async def test_too_many_new_partitions_are_refused_before_any_is_made(broker: Broker) -> None:
