@@ -72,7 +72,9 @@ def parse(text: str, imports: Sequence[Import]) -> AvroSchema:
     for each in imports:
         _made(_json(each.text, f"the reference {each.name!r}"), names)
     value = _json(text, "the schema")
-    return AvroSchema(json.dumps(value, separators=(",", ":"), ensure_ascii=False), _made(value, names))
+    return AvroSchema(
+        json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False), _made(value, names)
+    )
 
 
 def _json(text: str, what: str) -> Any:

@@ -107,7 +107,7 @@ def parse(text: str, imports: Sequence[Import]) -> JsonSchema:
         check(cls, value)
     except jsonschema.SchemaError as error:
         raise InvalidSchema(f"not a JSON Schema: {error.json_path}: {error.message}") from None
-    canonical = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    canonical = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     parsed = JsonSchema(canonical, value, {each.name: json.loads(each.text) for each in imports})
     _check_refs(parsed, value)
     return parsed

@@ -61,6 +61,14 @@ def test_what_is_no_avro_schema(text: str, reason: str) -> None:
         parse("AVRO", text)
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_are_no_json(number: str) -> None:
+    """Python reads them, and would write them into the text that other languages' clients read."""
+    for type_, text in (("AVRO", record({"name": "x", "type": "double", "default": 0})), ("JSON", '{"maximum": 0}')):
+        with pytest.raises(InvalidSchema, match="JSON"):
+            parse(type_, text.replace(" 0", f" {number}"))
+
+
 def test_avro_references() -> None:
     text = record({"name": "b", "type": "com.example.B"})
     with pytest.raises(InvalidSchema):
