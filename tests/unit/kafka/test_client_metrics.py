@@ -67,6 +67,19 @@ def test_numbers_are_read() -> None:
     assert len(read_points(_metrics(*[delta("a", 1)] * 50), 10)) == 10
 
 
+@pytest.mark.parametrize("place", [(), (1,), (1, 2, 2), (1, 2, 2, 5), (1, 2, 2, 7, 1), (1, 2, 2, 5, 1, 7, 2)])
+def test_a_push_of_small_fields_costs_no_more_than_one_of_points(place: tuple[int, ...]) -> None:
+    """Compressed, a million of them take 2 kB; a point has some forty fields at most."""
+    full = _metrics(*[gauge("a", 1.0, *[_attribute("key", "text")] * 6)] * 2_000)
+    assert len(read_points(full, 2_000)) == 2_000
+    body = _varint(3 << 3) + _varint(1)
+    data = body * 200_001
+    for number in reversed(place):
+        data = _nested(number, data)
+    with pytest.raises(ValueError, match="more than 200,000 fields"):
+        read_points(data, 2_000)
+
+
 @pytest.mark.parametrize("field", [4, 6])
 def test_a_number_of_another_size_is_none(field: int) -> None:
     metric = _nested(1, b"a") + _nested(5, _nested(1, _nested(field, b"abc")))
