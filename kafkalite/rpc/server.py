@@ -25,7 +25,7 @@ from kafkalite.rpc.server_connection import SWEEP_INTERVAL_S, ServerConnection
 from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.telemetry.counters import Requests
 from kafkalite.telemetry.logs import get_logger
-from kafkalite.telemetry.repeats import Repeats
+from kafkalite.telemetry.repeats import Repeats, kind_of
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -98,7 +98,7 @@ class RpcServer:
 
     def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
         """One line about a connection; many similar ones from one host are suppressed."""
-        suppressed = self._repeats.admit((event, reason, peer.rpartition(":")[0]))
+        suppressed = self._repeats.admit((event, kind_of(reason), peer.rpartition(":")[0]))
         if suppressed is not None:
             _log.warning(event, peer=peer, **details, reason=reason, suppressed=suppressed)
 

@@ -16,7 +16,7 @@ from kafkalite.security.sasl import OAUTHBEARER, Entropy, SaslServer, sasl_serve
 from kafkalite.security.scram import Delegated, ScramCredential
 from kafkalite.security.tls import ServerTls, peer_name
 from kafkalite.telemetry.logs import get_logger
-from kafkalite.telemetry.repeats import Repeats
+from kafkalite.telemetry.repeats import Repeats, kind_of
 
 if TYPE_CHECKING:
     from kafkalite.security.oauth import TokenChecker
@@ -188,7 +188,7 @@ class ListenerSecurity:
         host = peer.rpartition(":")[0]
         if mechanism:
             self._attempts.begin(guesser(host))
-        suppressed = self._repeats.admit((host, mechanism, user, reason))
+        suppressed = self._repeats.admit((host, mechanism, user, kind_of(reason)))
         if suppressed is not None:
             _log.warning(
                 "authentication.failed",

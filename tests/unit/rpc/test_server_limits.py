@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgpack
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalite.extension.messages.watching import HealthRequest, HealthResponse
 from kafkalite.listener_settings import RPC, PerListener
@@ -54,6 +55,16 @@ async def test_bad_bytes_close_that_connection_only(rig: Rig, data: bytes) -> No
     assert (await good.call(HealthRequest(), timeout_s=150))[0] == HealthResponse(BrokerId(7), ())
     assert server.memory.used_bytes == 0
     assert server.memory.incomplete_bytes == 0
+
+
+async def test_a_peer_does_not_decide_how_often_the_log_says_that_it_sends_nonsense(rig: Rig) -> None:
+    _, endpoint = await rig.serve({})
+    with capture_logs() as lines:
+        for number in range(50):
+            reader, writer = await rig.dial(endpoint)
+            writer.write(struct.pack(">II", 20_000 + number, 20_000 - number))
+            await reader.read()
+    assert len([line for line in lines if line["event"] == "rpc.closed"]) == 1
 
 
 async def test_requests_read_ahead_are_bounded(rig: Rig) -> None:

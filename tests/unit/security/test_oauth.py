@@ -120,6 +120,23 @@ def test_a_token_makes_nobody_a_node() -> None:
                 security.login(exchange, "OAUTHBEARER", None, "10.0.0.9")
 
 
+def test_refused_tokens_are_one_line_whatever_is_in_them() -> None:
+    """A stranger could have a line of the log with each connection, until those about others had no room."""
+    security = listener_security(
+        mechanisms=("OAUTHBEARER",), tokens=TokenChecker(RULES, lambda: KEYS, lambda: float(NOW))
+    )
+    with capture_logs() as lines:
+        for number in range(20):
+            exchange = security.exchange("OAUTHBEARER")
+            assert exchange is not None
+            exchange.step(first(str(jwt.encode({"alg": "ES256", "kid": f"x{number}"}, GOOD, KEY))))
+            with pytest.raises(AuthenticationFailed) as refused:
+                exchange.step(b"\x01")
+            security.refused("10.0.0.9:1", str(refused.value), mechanism="OAUTHBEARER")
+    [line] = lines
+    assert "x0" in line["reason"]
+
+
 def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(KEYS)

@@ -15,7 +15,7 @@ from kafkalite.coordination.aiozk_adapter import access_of
 from kafkalite.errors import ConfigError
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.security.files import PasswordFile, reveal
-from kafkalite.telemetry.repeats import Repeats
+from kafkalite.telemetry.repeats import Repeats, kind_of
 
 SASL = {
     "listener.security.protocol": "SASL_PLAINTEXT",
@@ -166,6 +166,21 @@ def test_what_repeats_is_told_once_in_a_while() -> None:
     assert [repeats.admit("a"), repeats.admit("a"), repeats.admit("b"), repeats.admit("a")] == [0, None, 0, None]
     now[0] = 10.0
     assert repeats.admit("a") == 2
-    assert [repeats.admit(number) is not None for number in range(2000)].count(True) == 1023  # and "a"
+    # 1023 and "a"; the first of the others stands for all of them, so that one peer's kinds do not silence the others.
+    assert [repeats.admit(number) is not None for number in range(2000)].count(True) == 1024
+    now[0] = 20.0
+    assert [repeats.admit(number) for number in range(1023, 1025)] == [0, 0]
     now[0] = 30.0
     assert repeats.admit("new") == 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("frame header of 2466317712 bytes, limit 16384", "frame header of "),
+        ("No key for kid: 'chosen'", "No key for kid: "),
+        ("wrong password", "wrong password"),
+    ],
+)
+def test_what_a_peer_has_chosen_makes_no_other_kind_of_line(reason: str, kind: str) -> None:
+    assert kind_of(reason) == kind
