@@ -102,7 +102,7 @@ class RegistryClient:
         request = urllib.request.Request(self._url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
         if self._user is not None:
             token = base64.b64encode(f"{self._user}:{self._password}".encode()).decode()
-            request.add_header("Authorization", f"Basic {token}")
+            request.add_unredirected_header("Authorization", f"Basic {token}")  # not to where the server sends us
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
                 return json.load(response)

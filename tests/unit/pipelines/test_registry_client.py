@@ -13,14 +13,16 @@ from kafkalite_pipelines.decoding.registry import RegistryAway, RegistryClient
 
 
 @contextmanager
-def server(answer: bytes) -> Iterator[str]:
-    """The URL of a server that gives this answer to its first connection."""
+def server(answer: bytes, received: list[bytes] | None = None) -> Iterator[str]:
+    """The URL of a server that gives this answer to its first connection, and what it has `received` there."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
             connection, _ = listener.accept()
             with connection:
-                connection.recv(65536)
+                request = connection.recv(65536)
+                if received is not None:
+                    received.append(request)
                 connection.sendall(answer)
 
         thread = threading.Thread(target=serve, daemon=True)
@@ -50,6 +52,18 @@ def response(body: bytes) -> bytes:
 def test_another_server_is_one_line_and_no_fault_of_a_record(answer: bytes, words: str) -> None:
     with server(answer) as url, pytest.raises(RegistryAway, match=words):
         RegistryClient(url).latest("t-value")
+
+
+def test_the_password_does_not_follow_to_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "hush")
+    here: list[bytes] = []
+    there: list[bytes] = []
+    with server(response(b'{"id": 1, "schema": "x"}'), there) as other:
+        moved = f"HTTP/1.1 302 Found\r\nLocation: {other}/x\r\nContent-Length: 0\r\n\r\n".encode()
+        with server(moved, here) as url:
+            assert RegistryClient(url, "user", "PASSWORD").latest("t-value").text == "x"
+    assert b"\r\nAuthorization: Basic " in here[0]
+    assert there and b"authorization" not in there[0].lower()
 
 
 def test_a_schema_s_own_references_come_before_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
