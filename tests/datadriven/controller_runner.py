@@ -459,7 +459,7 @@ class Script:
 
 def check_invariants(state: ControllerState) -> None:
     """What ControllerState promises."""
-    assert state.shutting_down <= state.brokers.keys()
+    assert state.shutting_down <= state.brokers.keys() | state.suspects.keys()
     for partition, known in state.partitions.items():
         assert partition.topic not in state.deletions
         assert partition.partition in state.topics[partition.topic].assignment

@@ -179,7 +179,9 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
     )
     remaining = {id_: now[id_] for id_ in sorted(before) if id_ in now}
     state = restarts.forget_brokers(state, lost)
-    state = dataclasses.replace(state, brokers=remaining, shutting_down=state.shutting_down - lost)
+    # One that is only silent leaves all the same when it answers again.
+    leaving = state.shutting_down - (lost - state.suspects.keys())
+    state = dataclasses.replace(state, brokers=remaining, shutting_down=leaving)
     if bounced:  # one that was silent before may be what a partition without a leader, or without a state, waits for
         affected = tuple(dict.fromkeys([*affected, *without_leader(state)]))
     effects: list[Effect] = [

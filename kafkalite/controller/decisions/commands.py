@@ -239,6 +239,8 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
         effects += delete_leftovers(state, [broker], cause)
         effects += delete_partitions(state, broker, cause)
         effects.append(_leader_and_isr(state, broker, hosted[broker], cause, is_init=broker not in incomplete))
+        if broker in state.shutting_down:
+            effects += pause_replicas(state, broker, cause)
     return [*effects, *_announce_all(state, hosted, entries, cause)]
 
 

@@ -125,7 +125,7 @@ class ControllerState:
     """One elected epoch.
 
     Invariants: a topic in `deletions` has nothing in `partitions`; every key of `partitions` is a partition of a
-    topic in `topics`; `shutting_down` is a subset of `brokers`.
+    topic in `topics`; `shutting_down` is a subset of `brokers` and `suspects`.
     """
 
     broker_id: BrokerId
