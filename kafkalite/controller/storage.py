@@ -26,7 +26,6 @@ from kafkalite.coordination.coordinator import (
     NoNodeError,
     Op,
     OpResult,
-    SessionExpiredError,
     SetData,
     Stat,
     TooBigError,
@@ -77,7 +76,10 @@ class Storage(DeletionStorage):
         """
         ids, names = paths.broker_ids(await self._children(paths.BROKER_IDS, watch))
         malformed = {f"{paths.BROKER_IDS}/{name}": "not a broker id" for name in names}
-        found = [await self._registration(paths.broker(id_), watch) for id_ in ids]
+        self._stats.zk_ops["read"] += len(ids)
+        found = await self._read_each(
+            lambda path: self._registration(path, watch), [paths.broker(broker_id) for broker_id in ids]
+        )
         brokers, unusable = registered_brokers(ids, found)
         return brokers, malformed | unusable
 
@@ -125,12 +127,7 @@ class Storage(DeletionStorage):
         async def arm(name: str) -> Stat | None:
             return await self.read(lambda: self._zk.exists(paths.topic(name), watch_of(name)))
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = {name: group.create_task(arm(name)) for name in names}
-        except* SessionExpiredError as errors:
-            raise SessionExpiredError("the session is over") from errors
-        return {name: task.result() for name, task in tasks.items()}
+        return dict(zip(names, await self._read_each(arm, names), strict=True))
 
     async def read_states(self, partitions: Sequence[TopicPartition]) -> StatesFound:
         """State by partition, None where there is none.
@@ -309,24 +306,28 @@ class Storage(DeletionStorage):
         removals: dict[TopicPartition, admin_znodes.PartitionRemoval] = {}
         malformed: dict[str, str] = {}
         for root in (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE):
-            for topic in await self._children(root, watch):
-                names = await self._children_if_there(f"{root}/{topic}", watch)
-                where = [f"{root}/{topic}/{name}" for name in names]
-                for name, path, each in zip(names, where, await self.get_many(where), strict=True):
-                    if each is None:
-                        continue
-                    number = paths.decimal(name)
-                    if number is None or len(name) > 9:
-                        malformed[path] = "not a partition"
-                        continue
-                    partition = TopicPartition(topic, number)
-                    try:
-                        if root == paths.PARTITIONS_ADD:
-                            adds[partition] = admin_znodes.decode_partition_add(each[0], path)
-                        else:
-                            removals[partition] = admin_znodes.decode_partition_remove(each[0], path)
-                    except ZnodeError as error:
-                        malformed[path] = error.reason
+            topics = await self._children(root, watch)
+            requested = await self._read_each(
+                lambda topic: self._children_if_there(f"{root}/{topic}", watch),  # noqa: B023 - awaited here
+                topics,
+            )
+            names = [(topic, name) for topic, found in zip(topics, requested, strict=True) for name in found]
+            where = [f"{root}/{topic}/{name}" for topic, name in names]
+            for (topic, name), path, each in zip(names, where, await self.get_many(where), strict=True):
+                if each is None:
+                    continue
+                number = paths.decimal(name)
+                if number is None or len(name) > 9:
+                    malformed[path] = "not a partition"
+                    continue
+                partition = TopicPartition(topic, number)
+                try:
+                    if root == paths.PARTITIONS_ADD:
+                        adds[partition] = admin_znodes.decode_partition_add(each[0], path)
+                    else:
+                        removals[partition] = admin_znodes.decode_partition_remove(each[0], path)
+                except ZnodeError as error:
+                    malformed[path] = error.reason
         return PartitionRequests(adds, removals, malformed)
 
     async def remove_partition_requests(

@@ -8,8 +8,8 @@ reported as a conflict, and the caller reads before it decides again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.coordination import paths
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 #: Operations of one transaction (a larger one would cut the connection for all requests).
 MAX_OPS = 500
+#: Single reads that are under way at once.
+READS_AT_ONCE = 200
 #: How long a read that found no connection waits at most before it is tried again.
 RETRY_S = 0.25
 
@@ -98,6 +100,18 @@ class ZkAccess:
         """Data and stat by path, None where there is no znode."""
         self._stats.zk_ops["read"] += len(where)
         return await self.read(lambda: self._zk.get_many(where))
+
+    async def _read_each(self, read: Callable[[str], Coroutine[Any, Any, T]], names: Sequence[str]) -> list[T]:
+        """What `read` returns for each of them: for reads that set watches, of which `get_many` knows nothing."""
+        found: list[T] = []
+        for start in range(0, len(names), READS_AT_ONCE):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(read(name)) for name in names[start : start + READS_AT_ONCE]]
+            except* SessionExpiredError as errors:
+                raise SessionExpiredError("the session is over") from errors
+            found += [task.result() for task in tasks]
+        return found
 
     async def _children(self, path: str, watch: Watch | None = None) -> list[str]:
         """The names; empty if the znode is missing (it is made, so that the watch can be armed)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import gc
 import weakref
@@ -13,8 +14,8 @@ from kafkalite.controller import event_loop
 from kafkalite.controller.decisions.events import TopicChange
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.controller.storage import MAX_BYTES, Storage
-from kafkalite.controller.zk_access import Connectivity, ControllerMovedError
-from kafkalite.coordination import admin_znodes, cluster_znodes, paths, topic_znodes
+from kafkalite.controller.zk_access import READS_AT_ONCE, Connectivity, ControllerMovedError
+from kafkalite.coordination import admin_znodes, broker_znodes, cluster_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
     CoordinatorError,
@@ -24,10 +25,13 @@ from kafkalite.coordination.coordinator import (
     Op,
     OpResult,
     SetData,
+    Stat,
+    Watch,
 )
 from kafkalite.model import (
     BrokerId,
     ControllerEpoch,
+    Endpoint,
     LeaderAndIsr,
     LeaderEpoch,
     PartitionEpoch,
@@ -278,6 +282,40 @@ async def test_storage_fences_and_reports_conflicts(cluster: Cluster) -> None:
     assert cluster.leader_and_isr("t") == (1, (1,), 0)
     topics, _ = await storage.read_topics({}, None, again=True)
     assert topics["t"].version == change.topic.version
+    await coordinator.close()
+
+
+@pytest.mark.parametrize(("brokers", "rounds"), [(100, 1), (401, 3)])
+async def test_registrations_are_read_side_by_side(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, brokers: int, rounds: int
+) -> None:
+    """One after the other, a failover among a hundred brokers waited for a hundred answers of ZooKeeper."""
+    coordinator = await cluster.connect("someone")
+    value = broker_znodes.encode_broker(broker_znodes.BrokerZnode(host="host", port=9092, rpc=Endpoint("host", 9192)))
+    cluster.zookeeper.poke(*(Create(paths.broker(BrokerId(number)), value) for number in range(brokers)))
+    get, answered = coordinator.get, asyncio.Event()
+    waiting: list[str] = []
+    most: list[int] = []
+
+    async def get_slowly(path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        waiting.append(path)
+        await answered.wait()
+        return await get(path, watch)
+
+    monkeypatch.setattr(coordinator, "get", get_slowly)
+    storage = Storage(coordinator, Connectivity(coordinator), 0, ControllerStats())
+    reading = asyncio.ensure_future(storage.read_brokers(lambda: None))
+    while not reading.done():
+        await until(lambda: bool(waiting) or reading.done())
+        await asyncio.sleep(0)
+        most.append(len(waiting))
+        waiting.clear()
+        answered.set()
+        answered.clear()
+    found, malformed = reading.result()
+    assert (len(found), malformed) == (brokers, {})
+    assert len([each for each in most if each]) == rounds
+    assert max(most) <= READS_AT_ONCE
     await coordinator.close()
 
 
