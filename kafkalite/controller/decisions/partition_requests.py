@@ -13,7 +13,7 @@ Removing: the last partitions of a topic only, so that what remains is numbered 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kafkalite.controller.decisions.commands import announce_removal, delete_replicas
 from kafkalite.controller.decisions.effects import (
@@ -144,10 +144,18 @@ def on_drained(state: ControllerState, event: PartitionsDrained) -> Decision:
 
 
 def _advance_removals(state: ControllerState, effects: list[Effect], cause: str) -> Decision:
-    """Take out of the topics what may go now: the last ones first, nothing from behind one that still drains."""
+    """Take out of the topics what may go now; have those removed that have left them."""
+    effects += _take_out(state, state.removals)
+    for name in sorted({partition.topic for partition, each in state.removals.items() if each.waiting}):
+        effects += retry_removals(state, name, cause)
+    return _finish(state, effects)
+
+
+def _take_out(state: ControllerState, removals: Iterable[TopicPartition]) -> list[Effect]:
+    """The writes that take these out of their topics: the last ones first, nothing from behind one that still drains."""
     by_topic: dict[str, TopicChange] = {}
     blocked: set[str] = set()
-    for partition in sorted(state.removals, key=lambda each: (each.topic, -each.partition)):
+    for partition in sorted(removals, key=lambda each: (each.topic, -each.partition)):
         removal, topic = state.removals[partition], state.topics.get(partition.topic)
         if topic is None or removal.waiting is not None:
             continue
@@ -157,10 +165,7 @@ def _advance_removals(state: ControllerState, effects: list[Effect], cause: str)
         change = by_topic.get(partition.topic) or TopicChange(partition.topic, topic, ())
         if len(change.removed) < MAX_PER_TOPIC:
             by_topic[partition.topic] = _removing(change, change.topic, partition, removal)
-    effects += [WriteTopics((by_topic[name],)) for name in sorted(by_topic)]
-    for name in sorted({partition.topic for partition, each in state.removals.items() if each.waiting}):
-        effects += retry_removals(state, name, cause)
-    return _finish(state, effects)
+    return [WriteTopics((by_topic[name],)) for name in sorted(by_topic)]
 
 
 def _removing(change: TopicChange, topic: Topic, partition: TopicPartition, removal: Removal) -> TopicChange:
@@ -189,6 +194,7 @@ def on_change_written(state: ControllerState, change: TopicChange) -> Decision:
         state = dataclasses.replace(state, removals=removals, partitions=rest)
         effects += announce_removal(state, tuple(sorted(change.removed)), "partition.removal")
         effects += retry_removals(state, change.name, "partition.removal")
+        effects += _take_out(state, [each for each in removals if each.topic == change.name])
     effects += [Note("partition.added", str(partition)) for partition in change.added]
     return state, effects
 

@@ -9,9 +9,16 @@ import pytest
 from kafkalite.controller.decisions import topic_room
 from kafkalite.controller.decisions.decide import decide
 from kafkalite.controller.decisions.effects import AdvanceReassignments, Effect, ReadStates, WriteTopics
-from kafkalite.controller.decisions.events import MovesDue, ReassignmentLimits, StatesRead, TopicsWritten
+from kafkalite.controller.decisions.events import (
+    MovesDue,
+    PartitionRequests,
+    ReassignmentLimits,
+    StatesRead,
+    TopicsWritten,
+)
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.controller.storage import _topic_data
+from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import (
     BrokerEpoch,
     BrokerId,
@@ -81,3 +88,27 @@ def test_as_many_moves_as_the_znode_has_room_for(first: int, monkeypatch: pytest
     taken = [change.partitions for effect in effects if isinstance(effect, WriteTopics) for change in effect.changes]
     assert len(taken) == 1 and len(taken[0]) == 1
     assert not any(isinstance(effect, AdvanceReassignments) for effect in effects)
+
+
+def test_the_removal_of_many_partitions_goes_on_without_a_tick() -> None:
+    """A transaction takes 200 of them out of the topic, and the next 200 waited for the tick."""
+    brokers = tuple(map(BrokerId, (1, 2)))
+    partitions = [TopicPartition("t", number) for number in range(650)]
+    led = LeaderAndIsr(brokers[0], LeaderEpoch(0), brokers, ControllerEpoch(1), PartitionEpoch(0))
+    state = ControllerState(
+        brokers[0],
+        ControllerEpoch(1),
+        brokers={each: BrokerInfo(each, BrokerEpoch(1), Endpoint("h", 1), Endpoint("h", 2)) for each in brokers},
+        topics={"t": Topic(TopicId("id"), dict.fromkeys(range(650), brokers))},
+        partitions=dict.fromkeys(partitions, led),
+    )
+    requests = {each: PartitionRemoval(drain=each.partition == 10, replicas=()) for each in partitions[1:]}
+    state, effects = decide(state, PartitionRequests({}, requests))
+    writes = 0
+    while any(isinstance(effect, WriteTopics) for effect in effects):
+        writes += 1
+        state, effects = written(state, effects)
+    assert (writes, sorted(state.topics["t"].assignment)) == (
+        4,
+        list(range(11)),
+    )  # 10 still drains, and holds back those before it
