@@ -37,19 +37,29 @@ class DeletionStorage(ZkAccess):
             return tuple(children), error.reason
 
     async def remove_deletion_requests(self, names: Iterable[str]) -> None:
-        """Take names out of /admin/delete_topics, and remove the znode with the last one."""
+        """Take names that are no topics out of /admin/delete_topics, and remove the znode with the last one.
+
+        If an attempt was applied, and not answered, a topic may have the name by now, and its deletion may be requested: that request stays.
+        """
         for _ in range(REMOVE_ATTEMPTS):
-            ops = await self._without_requests(frozenset(names))
+            ops = await self._without_requests(frozenset(names), spares_topics=True)
             if not ops or await self._fenced(ops):
                 return
 
-    async def _without_requests(self, names: frozenset[str]) -> list[Op]:
-        """The operations that take the names out of /admin/delete_topics and remove them below it; none if they are not there."""
+    async def _without_requests(self, names: frozenset[str], *, spares_topics: bool = False) -> list[Op]:
+        """The operations that take the names out of /admin/delete_topics and remove them below it; none if they are not there.
+
+        `spares_topics`: not those that topics have now.
+        """
         try:
             data, stat = await self.read(lambda: self._zk.get(paths.DELETE_TOPICS))
             children = (await self.read(lambda: self._zk.children(paths.DELETE_TOPICS)))[0]
         except NoNodeError:
             return []
+        if spares_topics:  # looked for after the request was read: one that is made later changes the version
+            asked = sorted(names)
+            found = await self.get_many([paths.topic(name) for name in asked])
+            names = frozenset(name for name, each in zip(asked, found, strict=True) if each is None)
         ops: list[Op] = [Delete(paths.delete_topic(name)) for name in children if name in names]
         try:
             requested = admin_znodes.decode_delete_topics(data)

@@ -320,3 +320,18 @@ async def test_a_request_that_is_made_again_before_the_first_is_known_to_be_remo
     zk.poke(Create(paths.PREFERRED_REPLICA_ELECTION, admin_znodes.encode_preferred_election([T0])))
     await until(lambda: zk.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
     await until(lambda: cluster.leader_and_isr("t") == (1, (1, 2, 3), 4))
+
+
+@pytest.mark.checklist(11)
+async def test_a_request_for_a_new_topic_is_not_removed_for_that_of_an_unknown_one(cluster: Cluster) -> None:
+    """The name was unknown, the answer to the removal of its request was lost, and a topic has got the name and is to be deleted."""
+    await running(cluster)
+    zk = cluster.zookeeper
+    lose_first_reply(cluster, paths.DELETE_TOPICS)
+    request = admin_znodes.encode_delete_topics(["t"])
+    zk.poke(Create(paths.DELETE_TOPICS, request))
+    await until(lambda: zk.peek(paths.DELETE_TOPICS) is None)
+    cluster.create_topic("t", {0: (1, 2)})
+    zk.poke(Create(paths.DELETE_TOPICS, request))
+    await until(lambda: zk.peek(paths.DELETE_TOPICS) is None)
+    assert zk.peek(paths.topic("t")) is None
