@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from kafkalite.coordination import broker_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, TopicPartition
 from kafkalite.replica import authority
 from kafkalite.replica.commands import Commands
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
 
 _log = get_logger(__name__)
+
+#: The pause before the roles are read again because too many commands were waiting.
+_AGAIN_S = 0.5
 
 
 class SessionRoles:
@@ -91,6 +96,19 @@ class SessionRoles:
 
         Register with SessionKeeper.on_session. Raises the Coordinator's errors (SessionKeeper repeats it).
         """
+        while True:
+            try:
+                await self._take_roles(coordinator)
+            except ApiError as error:
+                if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                    raise
+                _log.warning("replica.roles_read_later", reason=str(error))
+                await asyncio.sleep(_AGAIN_S)  # what was read is old when there is room again
+            else:
+                return
+
+    async def _take_roles(self, coordinator: Coordinator) -> None:
+        """Raises the Coordinator's errors; ApiError THROTTLING_QUOTA_EXCEEDED: too many commands of controllers are waiting."""
         since, metadata_version = self._commands.count, self._metadata.version
         snapshot = await read_cluster(coordinator)
         if self._metadata.is_empty:

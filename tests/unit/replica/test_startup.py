@@ -1,5 +1,6 @@
 """A node that starts takes its roles from ZooKeeper; what it must not take on its own it leaves to the controller."""
 
+import asyncio
 import shutil
 from dataclasses import replace
 
@@ -8,9 +9,10 @@ import pytest
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.replica import session_roles
+from kafkalite.replica.command_queue import MAX_QUEUED
 from kafkalite.replica.startup import read_cluster
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.rpc.messages.replication import LogEndsRequest
@@ -212,3 +214,32 @@ async def test_without_its_log_a_replica_does_not_lead_unasked(make_cluster):
     await node.manager.session_roles.on_session(await node.session.wait())
     assert node.manager.hosted.get(TP) is None
     assert cluster.node(2).partition(TP).log.log_end_offset == 1
+
+
+async def test_a_session_begins_also_while_too_many_commands_are_waiting(make_cluster, until, monkeypatch):
+    """THROTTLING_QUOTA_EXCEEDED ended the session's task, and the node with it."""
+    monkeypatch.setattr(session_roles, "_AGAIN_S", 0)
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    node, released, refused = cluster.node(1), asyncio.Event(), asyncio.Event()
+    queue = node.manager.commands.queue
+    node.manager.hosted.resign(node.partition(TP), "the session was lost")
+    for _ in range(MAX_QUEUED + 1):
+        queue.place(released.wait)
+        await asyncio.sleep(0)  # the first one is taken out
+    place = queue.place
+
+    def placed(work):
+        try:
+            return place(work)
+        except ApiError:
+            refused.set()
+            raise
+
+    monkeypatch.setattr(queue, "place", placed)
+    beginning = asyncio.ensure_future(node.manager.session_roles.on_session(await node.session.wait()))
+    await asyncio.wait([beginning, asyncio.ensure_future(refused.wait())], return_when=asyncio.FIRST_COMPLETED)
+    released.set()
+    await beginning
+    assert node.partition(TP).leader is not None
