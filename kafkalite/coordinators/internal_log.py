@@ -67,6 +67,8 @@ class _Load(Generic[State]):
     epoch: LeaderEpoch
     state: State
     is_ready: bool = False
+    #: Clients were sent away since `sends_away` was asked.
+    has_sent_away: bool = False
 
 
 class InternalLog(Generic[State]):
@@ -129,6 +131,7 @@ class InternalLog(Generic[State]):
         led = self._services.partitions.leader_epoch(target)
         if load is not None and load.is_ready and led == load.epoch:
             if self.may_be_replaced(target):
+                load.has_sent_away = True
                 raise api_error(ErrorCode.NOT_COORDINATOR, "another node may coordinate this by now")
             return load.state
         raise api_error(ErrorCode.NOT_COORDINATOR if led is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -136,6 +139,13 @@ class InternalLog(Generic[State]):
     def may_be_replaced(self, target: TopicPartition) -> bool:
         """Whether another node may coordinate what this partition owns."""
         return self._services.partitions.may_be_replaced(target)
+
+    def sends_away(self, partition: int) -> bool:
+        """Whether clients of a loaded partition are sent away, or were since this was asked last: what they did not say in that time does
+        not count against them."""
+        load = self._loads[partition]
+        was_sent_away, load.has_sent_away = load.has_sent_away, False
+        return was_sent_away or self.may_be_replaced(TopicPartition(self.topic, partition))
 
     def ready_state(self, partition: int) -> State | None:
         """The partition's state if it is loaded."""

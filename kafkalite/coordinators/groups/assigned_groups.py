@@ -218,16 +218,22 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
             _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
 
     def loaded(self, entry: GroupEntry) -> None:
-        """Members get a whole session to find their new coordinator."""
-        group, now = self._need(entry), self._now()
+        """Members have to find their new coordinator."""
         self._new_runtime(entry)
+        self.give_time(entry)
+        self._work(entry)
+
+    def give_time(self, entry: GroupEntry) -> None:
+        """Nobody could be heard: what members have to do in a certain time begins again."""
+        group, now = self._need(entry), self._now()
         for member in group.members.values():
             times = group.expect(member.member_id)
             times.session = now + self._session_ms(group, member)
             if member.must_revoke:
                 times.revocation, times.epoch = now + member.rebalance_timeout_ms, member.epoch
+            times.join = times.join and now + member.rebalance_timeout_ms
+            times.sync = times.sync and now + member.rebalance_timeout_ms
         self._schedule(entry, group.next_deadline())
-        self._work(entry)
 
     def unloaded(self, entry: GroupEntry) -> None:
         """Another node coordinates the group."""

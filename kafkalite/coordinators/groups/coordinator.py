@@ -303,16 +303,28 @@ class GroupCoordinator:
             if entry is not None and entry.scheduled_ms == deadline:
                 entry.scheduled_ms = None
                 due.append(entry)
-        for entry in due:
+        loaded = [entry for entry in due if self.log.ready_state(entry.partition.index) is entry.partition]
+        for partition in {entry.partition.index: entry.partition for entry in loaded}.values():
+            if self.log.sends_away(partition.index):
+                for entry in partition.entries.values():
+                    self._give_time(entry)
+        for entry in loaded:
             effects: Sequence[Effect] = ()
-            if self.log.ready_state(entry.partition.index) is not entry.partition:
-                continue
             groups = self._groups_of(entry)
             if groups is None:
                 effects = entry.group.tick(now)
             else:
                 groups.tick(entry)
             self._perform(entry, effects)
+
+    def _give_time(self, entry: GroupEntry) -> None:
+        """Members get a whole session to find their coordinator, which may be this one again."""
+        groups = self._groups_of(entry)
+        if groups is None:
+            entry.group.give_time(self._now())
+            self._schedule(entry)
+        else:
+            groups.give_time(entry)
 
     # --- administration ---
 
@@ -352,7 +364,6 @@ class GroupCoordinator:
     # --- loading ---
 
     def _loaded(self, partition: GroupPartition) -> None:
-        now = self._now()
         for group_id, entry in list(partition.entries.items()):
             groups = self._groups_of(entry)
             if groups is not None:
@@ -362,9 +373,7 @@ class GroupCoordinator:
             if group.generation == 0 and not group.members and entry.offsets.is_empty():
                 del partition.entries[group_id]
                 continue
-            for member in group.members.values():
-                member.deadline_ms = now + member.session_timeout_ms
-            self._schedule(entry)
+            self._give_time(entry)
 
     def _unloaded(self, partition: GroupPartition) -> None:
         for entry in partition.entries.values():

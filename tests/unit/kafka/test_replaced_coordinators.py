@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from kafkalite.protocol import wire
 from kafkalite.testing.simulation.plants import PLANTS
 
 from .conftest import Broker, FrameClient
-from .coordinator_requests import TRANSACTIONS, commit, coordinator, fetched
+from .consumer_members import Member as ConsumerMember
+from .consumer_members import started
+from .coordinator_requests import TRANSACTIONS, commit, coordinator, fetched, join
+from .test_share_groups import Member as ShareMember
 
 OWNS_NOTHING: list[Any] = []
 
@@ -67,3 +71,47 @@ async def test_a_transaction_is_for_the_other_coordinator_to_begin(make_broker: 
     broker.services.partitions.replaced.add(TopicPartition(TRANSACTION_TOPIC, 0))
     request = wire.InitProducerIdRequest("tx", 10_000)
     assert (await client.ask(request, 4)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "share"])
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_sessions_do_not_end_because_clients_were_sent_away(
+    make_broker: Any, protocol: str, *, is_back: bool
+) -> None:
+    """Heartbeats were refused with NOT_COORDINATOR, and their members removed for not sending any."""
+    broker = await make_broker(offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0)
+    client = await started(broker)
+    groups, replaced = broker.side.groups, broker.services.partitions.replaced
+    beat, name = await joined(client, protocol)
+    entry = groups.describe("g")
+    assert entry is not None
+    replaced.add(TopicPartition(GROUP_TOPIC, 0))
+    if is_back:
+        assert (await beat()).error_code == ErrorCode.NOT_COORDINATOR
+        replaced.clear()
+    for over in range(2):
+        if protocol == "classic":
+            entry.group.members[name].deadline_ms = 1
+        elif protocol == "consumer":
+            entry.consumer.times[name].session = 1
+        else:
+            entry.share.deadlines[name] = 1
+        entry.scheduled_ms = None
+        groups._schedule_at(entry, 1)
+        groups.tick()
+        is_there = over == 0 or not is_back  # while it sends them away, it does not know more the second time
+        assert (name in (entry.newer or entry.group).members) is is_there
+    replaced.clear()
+    assert (await beat()).error_code == (ErrorCode.NONE if not is_back else ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+async def joined(client: FrameClient, protocol: str) -> tuple[Callable[[], Awaitable[Any]], str]:
+    """A member of "g": its heartbeat, and its id."""
+    if protocol == "classic":
+        answer = await client.ask(join("g"), 3)
+        name, generation = answer.member_id, answer.generation_id
+        assert (await client.ask(wire.SyncGroupRequest("g", generation, name), 3)).error_code == 0
+        return lambda: client.ask(wire.HeartbeatRequest("g", generation, name), 3), name
+    member: Any = ConsumerMember(client, "m", "t") if protocol == "consumer" else ShareMember(client, "m", "t")
+    assert (await member.beat()).error_code == 0
+    return member.beat, "m"

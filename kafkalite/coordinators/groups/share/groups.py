@@ -140,13 +140,19 @@ class ShareGroups:
         with suppress(ApiError):  # the next heartbeat tries again
             await self._refresh(entry, group)
 
-    def loaded(self, entry: GroupEntry) -> None:
-        """Members get a whole session to find their new coordinator."""
+    def give_time(self, entry: GroupEntry) -> None:
+        """Nobody could be heard: the sessions of all members begin again."""
         group = entry.share
         assert group is not None
         session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         group.deadlines = dict.fromkeys(group.members, self._now() + session_ms)
         self._schedule(entry, group.next_deadline())
+
+    def loaded(self, entry: GroupEntry) -> None:
+        """Members have to find their new coordinator."""
+        group = entry.share
+        assert group is not None
+        self.give_time(entry)
         self._states.loaded(entry, group)
         self._group_log.loaded(entry)
 

@@ -205,6 +205,15 @@ class Group(Joining):
             effects += self._sync_time_is_up(now)
         return effects
 
+    def give_time(self, now: int) -> None:
+        """Nobody could be heard: what members have to do in a certain time begins again."""
+        for member in self.members.values():
+            self._touch(member, now)
+        if self.join_deadline_ms and self.initial_delay_left_ms is None:
+            self.join_deadline_ms = now + self._rebalance_timeout_ms()
+        if self.sync_deadline_ms:
+            self.sync_deadline_ms = now + self._rebalance_timeout_ms()
+
     def _join_time_is_up(self, now: int) -> list[Effect]:
         if self.initial_delay_left_ms is not None:
             left = self.initial_delay_left_ms
