@@ -28,6 +28,7 @@ from kafkalite.coordination.coordinator import (
     Stat,
     Watch,
 )
+from kafkalite.coordination.retry import side_by_side
 from kafkalite.errors import KafkaliteError
 
 T = TypeVar("T")
@@ -105,11 +106,8 @@ class ZkAccess:
         """What `read` returns for each of them: for reads that set watches, of which `get_many` knows nothing."""
         found: list[T] = []
         for start in range(0, len(names), READS_AT_ONCE):
-            try:
-                async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(read(name)) for name in names[start : start + READS_AT_ONCE]]
-            except* SessionExpiredError as errors:
-                raise SessionExpiredError("the session is over") from errors
+            async with side_by_side() as group:
+                tasks = [group.create_task(read(name)) for name in names[start : start + READS_AT_ONCE]]
             found += [task.result() for task in tasks]
         return found
 

@@ -1,12 +1,13 @@
-"""Repeating what is safe to repeat."""
+"""Repeating what is safe to repeat, and reading side by side what does not depend on each other."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from kafkalite.coordination.coordinator import NotSentError, OutcomeUnknownError
+from kafkalite.coordination.coordinator import NotSentError, OutcomeUnknownError, SessionExpiredError
 
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 0.5
@@ -26,3 +27,13 @@ async def retrying(operation: Callable[[], Awaitable[_Result]]) -> _Result:
         except (NotSentError, OutcomeUnknownError):
             await asyncio.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT_S)
+
+
+@asynccontextmanager
+async def side_by_side() -> AsyncGenerator[asyncio.TaskGroup, None]:
+    """A group of tasks. Raises SessionExpiredError when the first of them does; the others are cancelled."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except* SessionExpiredError as errors:
+        raise SessionExpiredError("the session is over") from errors
