@@ -96,15 +96,22 @@ def test_shut_down(
 
 
 @pytest.mark.checklist(24)
-@given(partitions(), some_brokers)
-def test_first_state(partition: tuple[tuple[BrokerId, ...], LeaderAndIsr], live: frozenset[BrokerId]) -> None:
+@given(partitions(), some_brokers, st.integers(1, 4), some_brokers)
+def test_first_state(
+    partition: tuple[tuple[BrokerId, ...], LeaderAndIsr],
+    live: frozenset[BrokerId],
+    min_insync: int,
+    keeps_elr: frozenset[BrokerId],
+) -> None:
     replicas, _ = partition
-    made = elections.first_state(replicas, live, EPOCH)
+    made = elections.first_state(replicas, live, EPOCH, min_insync=min_insync, keeps_elr=keeps_elr)
     alive = [replica for replica in replicas if replica in live]
     if made is None:
         assert not alive
     else:
         assert list(made.isr) == alive and made.leader == alive[0] and made.leader_epoch == 0
+        is_held = len(alive) < min(min_insync, len(replicas)) and made.leader in keeps_elr
+        assert set(made.elr) == (set(replicas) - live if is_held else set())
 
 
 @pytest.mark.parametrize(

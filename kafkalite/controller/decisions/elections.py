@@ -34,17 +34,28 @@ def with_epoch(state: LeaderAndIsr, leader: BrokerId, isr: Sequence[BrokerId], e
 
 
 def first_state(
-    replicas: Sequence[BrokerId], live: Collection[BrokerId], epoch: ControllerEpoch
+    replicas: Sequence[BrokerId],
+    live: Collection[BrokerId],
+    epoch: ControllerEpoch,
+    *,
+    min_insync: int = 1,
+    keeps_elr: Collection[BrokerId] = (),
 ) -> LeaderAndIsr | None:
     """A partition without a state znode: the first live replica leads, all live ones are in sync (controller design B init_leaders).
 
+    If these are fewer than min.insync.replicas, the others are eligible: nothing is committed before there are enough.
+
+    Args:
+        keeps_elr: brokers that hold the high watermark still for eligible replicas.
     Returns:
         None if no replica is live: the partition waits for one.
     """
     isr = tuple(replica for replica in replicas if replica in live)
     if not isr:
         return None
-    return LeaderAndIsr(isr[0], LeaderEpoch(0), isr, epoch, NOT_CREATED)
+    is_enough = len(isr) >= min(min_insync, len(replicas)) or isr[0] not in keeps_elr
+    elr = () if is_enough else tuple(replica for replica in replicas if replica not in isr)
+    return LeaderAndIsr(isr[0], LeaderEpoch(0), isr, epoch, NOT_CREATED, elr=elr)
 
 
 def repair(

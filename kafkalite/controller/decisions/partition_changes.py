@@ -127,7 +127,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         if found is None:
             known = vanished.last_known(state, partition)
             if known is None:
-                choice = _Wanted(elections.first_state(replicas, state.live(partition), state.epoch))
+                choice = _Wanted(_first(state, partition, replicas, event))
             else:
                 effects.append(
                     Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
@@ -201,6 +201,15 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk)]
     return state, effects + _finished(state, event.purpose, reported=bool(commands))
+
+
+def _first(
+    state: ControllerState, partition: TopicPartition, replicas: Replicas, event: StatesRead
+) -> LeaderAndIsr | None:
+    minimum = event.min_insync.get(partition.topic, 1)
+    keeps_elr = {id_ for id_, broker in state.brokers.items() if broker.keeps_elr}
+    live = state.live(partition)
+    return elections.first_state(replicas, live, state.epoch, min_insync=minimum, keeps_elr=keeps_elr)
 
 
 def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
