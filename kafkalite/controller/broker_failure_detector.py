@@ -34,10 +34,11 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Time for which a suspected broker must answer without a gap before it is trusted again.
+#: Time for which a suspected broker must answer each question, and at least two, before it is trusted again.
 PROBATION_S = 1.0
-#: ... and this much beyond the pauses between questions is a gap.
-GAP_S = 0.5
+#: A suspected broker gets more time for an answer with each question that it does not answer, up to this many times the timeout. One that is slow
+#: is alive: partitions that have their only replica there get no leader before it is trusted.
+MAX_SUSPECT_FACTOR = 8
 #: Brokers that just took over partitions answer late: taking those away
 #: again, from a node that is well, would leave them below min.insync.replicas. Duration of the extra patience, and its factor.
 STRAIN_PER_PARTITION_S = 0.003
@@ -63,6 +64,10 @@ class _Watched:
     #: Own time.
     heard_at: float = 0.0
     answering_since: float = 0.0
+    #: Since the last question without an answer.
+    answers: int = 0
+    #: How many timeouts it has for an answer while it is suspected.
+    suspect_factor: int = 1
     #: Quick answers in a row since the last failover.
     calm_answers: int = 0
 
@@ -197,19 +202,23 @@ class BrokerFailureDetector:
         while True:
             began = self._own_time.now()
             # When it was last heard counts, not when this question was put.
-            left = self._timeout_s if watched.is_suspected else max(self._due(watched) - began, MIN_WAIT_S)
+            left = max(self._due(watched) - began, MIN_WAIT_S)
+            if watched.is_suspected:
+                left = self._timeout_s * watched.suspect_factor
             outcome = await watched.heartbeat.beat(left)
             refused = outcome is ProbeOutcome.REFUSED
             now = self._own_time.now()
             if outcome is ProbeOutcome.ANSWERED:
                 watched.calm_answers = watched.calm_answers + 1 if now - began <= CALM_ANSWER_S else 0
-                if now - watched.heard_at > 2 * self._interval_s + GAP_S:
-                    watched.answering_since = now
                 watched.heard_at = now
-                if watched.is_suspected and now - watched.answering_since >= PROBATION_S:
+                watched.answers += 1
+                if watched.answers == 1:
+                    watched.answering_since = now
+                elif watched.is_suspected and now - watched.answering_since >= PROBATION_S:
                     self._clear(watched, now)
             else:
-                watched.answering_since = now
+                watched.answers = 0
+                watched.suspect_factor = 1 if refused else min(MAX_SUSPECT_FACTOR, 2 * watched.suspect_factor)
                 # Computed again: a failover may have begun during this request.
                 if not watched.is_suspected and (refused or now >= self._due(watched)):
                     self._suspect(watched, "refuses connections" if refused else "does not answer", refused=refused)
@@ -235,7 +244,7 @@ class BrokerFailureDetector:
         others = [each for each in self._watched.values() if each.is_suspected]
         if not self._usable() or (not refused and 2 * (len(others) + 1) > len(self._watched) + 1):
             return  # we are more likely the partitioned side
-        watched.is_suspected = True
+        watched.is_suspected, watched.suspect_factor = True, 1
         broker = watched.broker
         _log.warning("broker.suspected", broker=broker.broker_id, reason=reason)
         self._post(BrokerSuspected(broker.broker_id, broker.broker_epoch, reason))

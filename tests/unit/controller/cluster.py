@@ -72,6 +72,8 @@ class FakeBroker:
     hung: asyncio.Event | None = None
     #: While set, no heartbeat is answered.
     silent: asyncio.Event | None = None
+    #: How long it takes for each, in seconds.
+    heartbeat_s: float = 0
     #: How many it has answered at once.
     heartbeats: int = 0
 
@@ -185,6 +187,8 @@ class Cluster:
         return later(broker.hung)
 
     def _heartbeat(self, broker: FakeBroker) -> object:
+        if broker.silent is None and broker.heartbeat_s:
+            return self._heartbeat_later(broker.heartbeat_s)
         if broker.silent is None:
             broker.heartbeats += 1
             return Reply(HeartbeatResponse())
@@ -194,6 +198,10 @@ class Cluster:
             return Reply(HeartbeatResponse())
 
         return later(broker.silent)
+
+    async def _heartbeat_later(self, delay_s: float) -> Reply:
+        await asyncio.sleep(delay_s)
+        return Reply(HeartbeatResponse())
 
     async def _answer_later(self, broker: FakeBroker, request: RpcRequest, hung: asyncio.Event) -> Reply:
         await hung.wait()

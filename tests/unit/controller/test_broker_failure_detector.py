@@ -94,6 +94,18 @@ async def test_a_hung_process_comes_back_as_a_follower(quick: Cluster) -> None:
         await until(lambda: first.metadata[T0].isr == (2, 3, 1))
 
 
+async def test_a_slow_broker_is_trusted_and_gets_new_partitions(quick: Cluster) -> None:
+    """On a host without a free processor: each of its answers came later than the timeout, so it remained suspected, and what has its only
+    replica there had no leader for as long as that lasted."""
+    await running(quick)
+    slow = quick.brokers[1]
+    slow.heartbeat_s = 2 * QUICK_MS / 1000
+    controller = quick.controllers[9]
+    await until(lambda: controller.state is not None and bool(controller.state.suspects))
+    quick.create_topic("t", {0: (1,)})
+    await until(lambda: quick.leader_and_isr("t") == (1, (1,), 0) and T0 in slow.roles)
+
+
 async def test_nobody_is_suspected_when_everybody_is_silent(quick: Cluster) -> None:
     await running(quick)
     quick.create_topic("t", {0: (1, 2, 3)})
