@@ -76,7 +76,7 @@ class OffsetCommits:
             builder.append(
                 records.offset_key(group_id, topic_partition), records.offset_value(offset), timestamp_ms=now
             )
-        entry = self._admit(
+        entry, is_made = self._admit(
             group_id,
             member_id,
             instance_id,
@@ -86,6 +86,8 @@ class OffsetCommits:
             knows_epochs=knows_epochs,
         )
         if not accepted:
+            if is_made:
+                entry.forget_if_unused()
             done(results)
             return
 
@@ -94,6 +96,8 @@ class OffsetCommits:
             known.end_append(accepted)
             results.update(dict.fromkeys(accepted, error))
             if error:
+                if is_made:
+                    entry.forget_if_unused()
                 done(results)
                 return
             for record_offset, (topic_partition, offset) in enumerate(accepted.items(), base_offset):
@@ -120,11 +124,12 @@ class OffsetCommits:
         *,
         is_transactional: bool,
         knows_epochs: bool,
-    ) -> GroupEntry:
-        """The group, if this member may commit these offsets; it is made if there is none."""
+    ) -> tuple[GroupEntry, bool]:
+        """The group, if this member may commit these offsets, and whether it was made for that, because there is none."""
         # Kafka answers a member of a group without a name as one of any group that is not there.
         is_named = group_id or is_transactional or generation < 0
         entry = self._find(group_id) if is_named else None
+        is_made = entry is None
         if entry is None:
             if generation >= 0 and knows_epochs:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
@@ -163,7 +168,7 @@ class OffsetCommits:
             )
             if error:
                 raise api_error(error)
-        return entry
+        return entry, is_made
 
     def end_transaction(self, index: int, producer_id: ProducerId, *, is_committed: bool) -> None:
         """A producer's marker is in this partition of `__consumer_offsets`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 from kafkalite.coordinators.groups.commits import OffsetCommits
@@ -28,7 +29,14 @@ from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartb
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.topology import InternalTopic
 from kafkalite.coordinators.groups.loading import GroupReplay
-from kafkalite.coordinators.groups.member_memory import MemberMemory, Said, bytes_by_user, more_bytes, size_of
+from kafkalite.coordinators.groups.member_memory import (
+    MemberMemory,
+    Said,
+    bytes_by_user,
+    group_bytes,
+    more_bytes,
+    size_of,
+)
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import common as records
@@ -121,6 +129,17 @@ class GroupCoordinator:
         entry.user = user
         return entry
 
+    @contextmanager
+    def _entry(self, group_id: str, known: GroupEntry | None, user: str = "") -> Iterator[GroupEntry]:
+        """A group that `find` has found or not, for what is done with it at once. One that is made for it, and then is of no use, is
+        forgotten: names of groups are free, and such a one would stay until the next expiry."""
+        entry = known or self._make(group_id, user)
+        try:
+            yield entry
+        finally:
+            if known is None:
+                entry.forget_if_unused()
+
     def _need(self, group_id: str) -> GroupEntry:
         entry = self.find(group_id)
         if entry is None:
@@ -138,11 +157,14 @@ class GroupCoordinator:
             raise api_error(ErrorCode.INVALID_SESSION_TIMEOUT)
         entry = self.find(group_id)
         said = request.member_id or request.new_member_id, request.instance_id, request.client_id
-        self._take_memory(request.user, size_of(request.protocols, *said))
-        if entry is None:
-            if request.member_id:
-                raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
-            entry = self._make(group_id, request.user)
+        self._take_memory(request.user, group_bytes(entry) + size_of(request.protocols, *said))
+        if entry is None and request.member_id:
+            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
+        with self._entry(group_id, entry, request.user) as entry:
+            self._join(entry, request)
+
+    def _join(self, entry: GroupEntry, request: JoinRequest) -> None:
+        config = self._services.config
         if entry.share is not None or (entry.streams is not None and not self.streams.gives_way(entry)):
             raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if entry.consumer is not None and self.consumers.join(entry, request):
@@ -213,10 +235,10 @@ class GroupCoordinator:
         self, group_id: str, request: ConsumerHeartbeat, is_visible: Callable[[str], bool], done: HeartbeatDone
     ) -> None:
         """See ConsumerGroups.heartbeat."""
-        entry = self._hear(group_id, request) or self._make(group_id, request.user)
-        if entry.share is not None or entry.streams is not None:
-            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        self.consumers.heartbeat(entry, request, is_visible, done)
+        with self._entry(group_id, self._hear(group_id, request), request.user) as entry:
+            if entry.share is not None or entry.streams is not None:
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            self.consumers.heartbeat(entry, request, is_visible, done)
 
     def streams_heartbeat(
         self,
@@ -227,13 +249,18 @@ class GroupCoordinator:
         done: StreamsDone,
     ) -> None:
         """See StreamsGroups.heartbeat."""
-        entry = self._hear(group_id, request) or self._make(group_id, request.user)
-        self.streams.heartbeat(entry, request, endpoint_epoch, may_create, done)
+        with self._entry(group_id, self._hear(group_id, request), request.user) as entry:
+            self.streams.heartbeat(entry, request, endpoint_epoch, may_create, done)
 
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """See ShareGroups.heartbeat."""
-        self._hear(group_id, request)
-        return await self.shares.heartbeat(self.share_group(group_id, request.user), request)
+        known = self._hear(group_id, request)
+        entry = self.share_group(group_id, request.user)
+        try:
+            return await self.shares.heartbeat(entry, request)
+        finally:
+            if known is None:
+                entry.forget_if_unused()
 
     def share_group(self, group_id: str, user: str = "") -> GroupEntry:
         """A share group, or what will be one once something of it is stored. Raises ApiError if it is of another type."""

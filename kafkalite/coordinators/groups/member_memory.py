@@ -22,6 +22,8 @@ _COUNT_SHARE = 50
 _MOST_USERS = 10_000
 #: What a string takes beside its characters, and a part of a topology beside its name.
 _STRING_BYTES, _PART_BYTES = 60, 150
+#: What a group takes beside its members: a name costs its client nothing.
+_GROUP_BYTES = 2_700
 
 Said = ConsumerHeartbeat | StreamsHeartbeat | ShareHeartbeat
 #: Fields of a heartbeat and of a member.
@@ -61,6 +63,9 @@ def bytes_by_user(entries: Iterable[GroupEntry]) -> dict[str, int]:
         taken[name] = taken.get(name, 0) + size
 
     for entry in entries:
+        # One without members that is listed has committed offsets, or had members: the log has it, too.
+        if entry.member_count or not entry.is_listed or entry.group.pending_members:
+            take(entry.user, _a_host(entry), _GROUP_BYTES)
         for member in entry.group.members.values():
             take(member.user, member.client_host, classic_bytes(member))
         if entry.group.pending_members:
@@ -79,6 +84,15 @@ def bytes_by_user(entries: Iterable[GroupEntry]) -> dict[str, int]:
     return taken
 
 
+def _a_host(entry: GroupEntry) -> str:
+    return next((member.client_host for member in (entry.newer or entry.group).members.values()), "")
+
+
+def group_bytes(entry: GroupEntry | None) -> int:
+    """What a group takes beside its members, if there is none yet."""
+    return 0 if entry is not None else _GROUP_BYTES
+
+
 def size_of(protocols: Iterable[tuple[str, bytes]], *texts: str | None) -> int:
     """What a member of a classic group says, in bytes. `texts`: its ids."""
     return sum(len(name) + len(metadata) for name, metadata in protocols) + _texts_bytes(each or "" for each in texts)
@@ -93,7 +107,7 @@ def more_bytes(entry: GroupEntry | None, said: Said) -> int:
     """What a heartbeat adds; nothing if it says what is known."""
     group = None if entry is None else entry.newer
     known = None if group is None else group.members.get(said.member_id)
-    more = max(0, _said_bytes(said, known) - (0 if known is None else _said_bytes(known)))
+    more = group_bytes(entry) + max(0, _said_bytes(said, known) - (0 if known is None else _said_bytes(known)))
     if isinstance(said, StreamsHeartbeat) and said.topology is not None and (group is None or not group.members):
         more += topology_bytes(said.topology)
     return more

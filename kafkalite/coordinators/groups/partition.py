@@ -165,6 +165,11 @@ class GroupEntry:
         """Whether the group exists for clients. One whose last offset was deleted still does, as in Kafka."""
         return not self.is_new or self.offsets.was_used
 
+    def forget_if_unused(self) -> None:
+        """The request that it was made for has failed: it is as if there had been none."""
+        if not self.is_listed:
+            self.partition.entries.pop(self.group.group_id, None)
+
     @property
     def member_count(self) -> int:
         return len((self.newer or self.group).members)

@@ -88,6 +88,7 @@ def test_partitions_that_fetch_sessions_list(monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_memory_of_members(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_memory, "MAX_BYTES", 25_000)
+    monkeypatch.setattr(member_memory, "_GROUP_BYTES", 0)
     monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
     monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
     alice, bob = await client_of(broker, "alice"), await client_of(broker, "bob")
@@ -106,6 +107,7 @@ async def test_memory_of_members(broker: Broker, monkeypatch: pytest.MonkeyPatch
 async def test_ids_of_classic_members_take_memory(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids of 32 kB were not counted: those of an instance, of its member (which begins with it) and of its client."""
     monkeypatch.setattr(member_memory, "MAX_BYTES", 45_000)
+    monkeypatch.setattr(member_memory, "_GROUP_BYTES", 0)
     monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
     monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
     client = await broker.client()
@@ -117,6 +119,29 @@ async def test_ids_of_classic_members_take_memory(broker: Broker, monkeypatch: p
         return int(code)
 
     assert [await joined(number) for number in range(3)] == [0, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+async def test_groups_take_memory(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that joins groups that nobody has heard of, and never comes back, filled the memory: only ids were counted, and
+    not any more when their time was up."""
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 25_000)
+    monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
+    monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
+    client = await broker.client()
+    await coordinator(client, "g")
+
+    async def joined(number: int) -> int:
+        return int((await client.ask(join(f"g{number}"), 5)).error_code)
+
+    codes = [await joined(number) for number in range(20)]
+    assert 5 < codes.count(ErrorCode.MEMBER_ID_REQUIRED) < 12
+    assert set(codes) == {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    for partition in broker.side.groups.log.states():
+        for entry in partition.entries.values():
+            entry.group.pending_members.clear()  # their time is up
+    assert [await joined(number) for number in range(20, 23)][-1] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await broker.side.groups.removal.expire()
+    assert await joined(99) == ErrorCode.MEMBER_ID_REQUIRED
 
 
 def subscriber(kind: str, group: str, name: str, topics: list[str]) -> tuple[Any, int]:

@@ -284,6 +284,7 @@ async def test_a_group_whose_last_offset_was_deleted_is_there_until_it_is_delete
 async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in no record yet: a user that may read one group could fill the memory, 16 MB with each member."""
     monkeypatch.setattr(member_memory, "MAX_BYTES", 25_000)
+    monkeypatch.setattr(member_memory, "_GROUP_BYTES", 0)
     monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
     monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
     client = await broker.client()

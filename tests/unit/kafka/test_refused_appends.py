@@ -184,3 +184,26 @@ async def test_a_share_group_whose_last_member_is_gone(broker: Broker, monkeypat
     groups.shares.tick(entry)
     await until(lambda: appends == [2])  # the target is made in steps
     assert (list(entry.share.members), list(entry.share.deadlines)) == (["m2"], ["m2"])
+
+
+async def test_a_refused_request_leaves_no_group(broker: Broker) -> None:
+    """Each name took 3 kB until the next expiry, ten minutes later: names are free."""
+    client = await started(broker)
+
+    async def refusals(first: int) -> list[int]:
+        names = [f"g{first + number}" for number in range(5)]
+        return [
+            (await Member(client, "m", "t", group=names[0]).beat(server_assignor="nope")).error_code,
+            (await ShareMember(client, "m", "t", group=names[1]).beat(subscribed_topic_names=[])).error_code,
+            (await client.ask(join(names[2], protocol_type=""), 5)).error_code,
+            (await client.ask(commit(names[3], 1, metadata="x" * 5_000), 8)).topics[0].partitions[0].error_code,
+            (await client.ask(join(names[4], "unknown"), 5)).error_code,
+        ]
+
+    assert all(await refusals(0))
+    broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert all(await refusals(10))
+    assert (await Member(client, "m", "t", group="g20").beat()).error_code
+    assert (await ShareMember(client, "m", "t", group="g21").beat()).error_code
+    assert (await client.ask(commit("g22", 1), 8)).topics[0].partitions[0].error_code
+    assert [name for partition in broker.side.groups.log.states() for name in partition.entries] == []
