@@ -409,8 +409,11 @@ class Storage(DeletionStorage):
 
     async def drop_restarts(self, names: Iterable[str]) -> None:
         """Remove requests. One that is not removed comes again with the next reading: handling it twice does no harm."""
-        for name in names:
-            await self._fenced([Delete(f"{paths.RESTART_PARTITIONS}/{name}")])
+        transactions: list[list[Op]] = [[self._fence, Delete(f"{paths.RESTART_PARTITIONS}/{name}")] for name in names]
+        self._stats.zk_ops["transaction"] += len(transactions)
+        for result in await self._zk.multi_many(transactions):
+            if isinstance(result, CoordinatorError):
+                self._raise_if_moved(result)
 
 
 def _topic(value: topic_znodes.TopicZnode, stat: Stat) -> Topic:

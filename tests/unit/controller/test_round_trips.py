@@ -13,6 +13,8 @@ import pytest
 
 from kafkalite.config import TopicConfig, broker_config
 from kafkalite.controller.controller import Controller
+from kafkalite.controller.stats import ControllerStats
+from kafkalite.controller.storage import MAX_RESTARTS, Connectivity, Storage
 from kafkalite.coordination import config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create
 from kafkalite.env.own_time import OwnTime
@@ -67,6 +69,32 @@ async def rounds_of_a_takeover(loop: SimLoop) -> tuple[int, int]:
     disk.close()
     assert not failures
     return round((elected - began) / ROUND_S), round((ready - elected) / ROUND_S)
+
+
+async def rounds_of_removed_requests(loop: SimLoop) -> int:
+    zookeeper = SimZooKeeper(random.Random(1), min_latency_s=0, max_latency_s=0)
+    names = [f"req-{number:010}" for number in range(MAX_RESTARTS)]
+    for path in (*paths.PERSISTENT, *(f"{paths.RESTART_PARTITIONS}/{name}" for name in names)):
+        zookeeper.poke(Create(path))
+    zookeeper.poke(Create(paths.CONTROLLER_EPOCH, b"7"))
+    session = await zookeeper.connector("controller")("zk", 18_000)
+    storage = Storage(session, Connectivity(session), 0, ControllerStats())
+    zookeeper.min_latency_s = zookeeper.max_latency_s = ROUND_S / 2
+    began = loop.time()
+    await storage.drop_restarts(names)
+    rounds = round((loop.time() - began) / ROUND_S)
+    assert not [name for name in names if zookeeper.peek(f"{paths.RESTART_PARTITIONS}/{name}")]
+    await session.close()
+    return rounds
+
+
+def test_requests_that_are_done_are_removed_side_by_side() -> None:
+    """One after the other, 200 requests about dead disks kept a controller from everything else for 200 answers."""
+    loop = SimLoop()  # type: ignore[abstract]
+    try:
+        assert loop.run_until_complete(loop.create_task(rounds_of_removed_requests(loop))) == 1
+    finally:
+        loop.close()
 
 
 @pytest.mark.checklist(37)
