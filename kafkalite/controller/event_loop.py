@@ -33,8 +33,8 @@ from kafkalite.controller.decisions.effects import (
     ReadStates,
     RemoveAdminRequest,
     RemoveDeletionRequests,
-    RemovePartition,
     RemovePartitionRequests,
+    RemovePartitions,
     RemoveReassignmentRequests,
     RemoveTopic,
     ReplyShutdown,
@@ -54,8 +54,8 @@ from kafkalite.controller.decisions.events import (
     ControllerElected,
     Event,
     IsrsChanged,
-    PartitionRemoved,
     PartitionsDrained,
+    PartitionsRemoved,
     PreferredElection,
     Purpose,
     Repair,
@@ -397,8 +397,9 @@ class ControllerEventLoop:
                 await self._storage.remove_reassignment_requests(done)
             case RemovePartitionRequests(adds, removals):
                 await self._storage.remove_partition_requests(adds, removals)
-            case RemovePartition(partition):
-                return PartitionRemoved(partition, await self._storage.remove_partition(partition))
+            case RemovePartitions(partitions):
+                kept = await self._storage.remove_partitions(partitions)
+                return PartitionsRemoved(tuple(each for each in partitions if each not in kept), tuple(sorted(kept)))
             case OpenChannel(broker):
                 self.channels.open(broker)
             case CloseChannel(broker_id):

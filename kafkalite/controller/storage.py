@@ -341,17 +341,35 @@ class Storage(DeletionStorage):
         for parent in dict.fromkeys(parent for _, parent in doomed):
             await self._remove_if_empty(parent)
 
-    async def remove_partition(self, partition: TopicPartition) -> bool:
-        """Remove a partition's znodes and the request for its removal. If it stops half-way, the request still stands."""
-        doomed = [paths.partition_state(partition), paths.partition(partition), paths.partition_remove(partition)]
+    async def remove_partitions(self, partitions: Sequence[TopicPartition]) -> frozenset[TopicPartition]:
+        """Remove partitions' znodes and the requests for their removal, in a transaction for each; those that are not removed.
+
+        If it stops half-way, the requests of the rest still stand.
+        """
+        left = list(partitions)
         for _ in range(REMOVE_ATTEMPTS):
-            found = await self.get_many(doomed)
-            ops = [Delete(path) for path, each in zip(doomed, found, strict=True) if each is not None]
-            if not ops or await self._fenced(ops):
-                await self._remove_if_empty(paths.partitions_remove(partition.topic))
-                return True
-        _log.warning("controller.partition_not_removed", partition=str(partition))
-        return False
+            doomed = [
+                (paths.partition_state(each), paths.partition(each), paths.partition_remove(each)) for each in left
+            ]
+            found = iter(await self.get_many([path for each in doomed for path in each]))
+            transactions: list[list[Op]] = [
+                [self._fence, *(Delete(path) for path in each if next(found) is not None)] for each in doomed
+            ]
+            self._stats.zk_ops["transaction"] += len(transactions)
+            results = await self._zk.multi_many(transactions)
+            failed: list[TopicPartition] = []
+            for partition, result in zip(left, results, strict=True):
+                if isinstance(result, CoordinatorError):
+                    self._raise_if_moved(result)
+                    failed.append(partition)
+            left = failed
+            if not left:
+                break
+        for topic in dict.fromkeys(partition.topic for partition in partitions):
+            await self._remove_if_empty(paths.partitions_remove(topic))
+        if left:
+            _log.warning("controller.partitions_not_removed", partitions=len(left), first=str(left[0]))
+        return frozenset(left)
 
     async def remove_reassignment_requests(self, done: Mapping[TopicPartition, Replicas]) -> None:
         """Take entries out of /admin/reassign_partitions that still say the same; the znode goes with the last one."""

@@ -60,8 +60,8 @@ from kafkalite.controller.decisions.effects import (
     ReadStates,
     RemoveAdminRequest,
     RemoveDeletionRequests,
-    RemovePartition,
     RemovePartitionRequests,
+    RemovePartitions,
     RemoveReassignmentRequests,
     RemoveTopic,
     ReplyShutdown,
@@ -86,9 +86,9 @@ from kafkalite.controller.decisions.events import (
     InitialisationDue,
     IsrsChanged,
     MovesDue,
-    PartitionRemoved,
     PartitionRequests,
     PartitionsDrained,
+    PartitionsRemoved,
     PreferredElectionRequested,
     Purpose,
     ReassignmentLimits,
@@ -391,11 +391,12 @@ class Script:
                 say(f"drop-orders add=[{' '.join(map(str, adds))}] remove=[{' '.join(map(str, removals))}]")
                 self.adds = {p: each for p, each in self.adds.items() if p not in adds}
                 self.removals = {p: each for p, each in self.removals.items() if p not in removals}
-            case RemovePartition(partition):
-                say(f"remove {partition}")
-                self.znodes.pop(partition, None)
-                self.removals.pop(partition, None)
-                return PartitionRemoved(partition, removed=True)
+            case RemovePartitions(partitions):
+                for partition in partitions:
+                    say(f"remove {partition}")
+                    self.znodes.pop(partition, None)
+                    self.removals.pop(partition, None)
+                return PartitionsRemoved(partitions)
             case Post(event):
                 return event
             case Note(name, subject, detail):

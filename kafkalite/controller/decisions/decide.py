@@ -29,9 +29,9 @@ from kafkalite.controller.decisions.events import (
     InitialisationDue,
     IsrsChanged,
     MovesDue,
-    PartitionRemoved,
     PartitionRequests,
     PartitionsDrained,
+    PartitionsRemoved,
     PreferredElectionRequested,
     ReassignmentRequested,
     ReplicasDoubtful,
@@ -97,8 +97,8 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return partition_requests.on_drained(state, event)
         case TopicsWritten():
             return topic_writes.on_topics_written(state, event)
-        case PartitionRemoved():
-            return partition_requests.on_partition_removed(state, event)
+        case PartitionsRemoved():
+            return partition_requests.on_partitions_removed(state, event)
         case IsrsChanged():
             return partition_changes.on_isrs_changed(state, event)
         case StatesRead():

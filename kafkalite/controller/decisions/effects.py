@@ -104,10 +104,10 @@ class RemovePartitionRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class RemovePartition:
-    """Remove a partition's znodes, the request for its removal last; ends as PartitionRemoved."""
+class RemovePartitions:
+    """Remove the znodes of these partitions, of each the request for its removal last; ends as PartitionsRemoved."""
 
-    partition: TopicPartition
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ Effect = (
     | AdvanceReassignments
     | RemoveReassignmentRequests
     | RemovePartitionRequests
-    | RemovePartition
+    | RemovePartitions
     | Send
     | OpenChannel
     | CloseChannel

@@ -412,11 +412,11 @@ class TopicsWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRemoved:
-    """The znodes of a removed partition are gone; or not: try again later."""
+class PartitionsRemoved:
+    """The znodes of `removed` are gone; those of `failed` are not: try again later."""
 
-    partition: TopicPartition
-    removed: bool
+    removed: tuple[TopicPartition, ...]
+    failed: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +452,6 @@ Event = (
     | StatesRead
     | StatesWritten
     | TopicsWritten
-    | PartitionRemoved
+    | PartitionsRemoved
     | TopicRemoved
 )

@@ -21,15 +21,15 @@ from kafkalite.controller.decisions.effects import (
     Effect,
     Note,
     ReadStates,
-    RemovePartition,
     RemovePartitionRequests,
+    RemovePartitions,
     WriteTopics,
 )
 from kafkalite.controller.decisions.events import (
     BeginDraining,
-    PartitionRemoved,
     PartitionRequests,
     PartitionsDrained,
+    PartitionsRemoved,
     TopicChange,
 )
 from kafkalite.controller.decisions.malformed_znodes import record_malformed
@@ -233,24 +233,27 @@ def on_replicas_removed(
 
 def _finish(state: ControllerState, effects: list[Effect]) -> Decision:
     removals = dict(state.removals)
-    for partition in sorted(removals):
-        removal = removals[partition]
-        if removal.waiting is not None and not removal.waiting and not removal.removing:
-            removals[partition] = dataclasses.replace(removal, removing=True)
-            effects.append(RemovePartition(partition))
+    gone = [
+        partition
+        for partition in sorted(removals)
+        if (removal := removals[partition]).waiting is not None and not removal.waiting and not removal.removing
+    ]
+    for partition in gone:
+        removals[partition] = dataclasses.replace(removals[partition], removing=True)
+    if gone:
+        effects.append(RemovePartitions(tuple(gone)))
     return dataclasses.replace(state, removals=removals), effects
 
 
-def on_partition_removed(state: ControllerState, event: PartitionRemoved) -> Decision:
-    """The end of a removal, or of an attempt at it."""
-    removal = state.removals.get(event.partition)
-    if removal is None:
-        return state, []
-    if not event.removed:
-        again = {**state.removals, event.partition: dataclasses.replace(removal, removing=False)}
-        return dataclasses.replace(state, removals=again), []
-    rest = {partition: each for partition, each in state.removals.items() if partition != event.partition}
-    return dataclasses.replace(state, removals=rest), [Note("partition.removal_done", str(event.partition))]
+def on_partitions_removed(state: ControllerState, event: PartitionsRemoved) -> Decision:
+    """The end of removals, or of an attempt at them."""
+    removals = dict(state.removals)
+    done = [partition for partition in event.removed if removals.pop(partition, None) is not None]
+    for partition in event.failed:
+        if partition in removals:
+            removals[partition] = dataclasses.replace(removals[partition], removing=False)
+    state = dataclasses.replace(state, removals=removals)
+    return state, [Note("partition.removal_done", str(partition)) for partition in done]
 
 
 def on_tick(state: ControllerState) -> Decision:

@@ -13,7 +13,7 @@ from kafkalite.controller.decisions.effects import (
     Effect,
     Post,
     ReadStates,
-    RemovePartition,
+    RemovePartitions,
     RemoveTopic,
     WriteStates,
     WriteTopics,
@@ -21,7 +21,7 @@ from kafkalite.controller.decisions.effects import (
 from kafkalite.controller.decisions.events import (
     BrokersChanged,
     Event,
-    PartitionRemoved,
+    PartitionsRemoved,
     StatesRead,
     StatesWritten,
     TopicRemoved,
@@ -40,7 +40,7 @@ ENDS: dict[type, type] = {
     AskLogEnds: StatesRead,
     WriteStates: StatesWritten,
     WriteTopics: TopicsWritten,
-    RemovePartition: PartitionRemoved,
+    RemovePartitions: PartitionsRemoved,
     RemoveTopic: TopicRemoved,
 }
 

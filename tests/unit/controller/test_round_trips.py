@@ -22,7 +22,7 @@ from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.model import BrokerId, TopicId
+from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.loop import SimLoop
@@ -69,6 +69,36 @@ async def rounds_of_a_takeover(loop: SimLoop) -> tuple[int, int]:
     disk.close()
     assert not failures
     return round((elected - began) / ROUND_S), round((ready - elected) / ROUND_S)
+
+
+async def rounds_of_removed_partitions(loop: SimLoop) -> int:
+    zookeeper = SimZooKeeper(random.Random(1), min_latency_s=0, max_latency_s=0)
+    partitions = [TopicPartition("t", number) for number in range(1, 81)]
+    parents = (paths.topic("t"), paths.topic_partitions("t"), paths.partitions_remove("t"))
+    doomed = [f(each) for each in partitions for f in (paths.partition, paths.partition_state, paths.partition_remove)]
+    for path in (*paths.PERSISTENT, *parents, *doomed):
+        zookeeper.poke(Create(path))
+    zookeeper.poke(Create(paths.CONTROLLER_EPOCH, b"7"))
+    session = await zookeeper.connector("controller")("zk", 18_000)
+    storage = Storage(session, Connectivity(session), 0, ControllerStats())
+    zookeeper.min_latency_s = zookeeper.max_latency_s = ROUND_S / 2
+    began = loop.time()
+    assert not await storage.remove_partitions(partitions)
+    rounds = round((loop.time() - began) / ROUND_S)
+    assert (
+        not [path for path in doomed if zookeeper.peek(path)] and zookeeper.peek(paths.partitions_remove("t")) is None
+    )
+    await session.close()
+    return rounds
+
+
+def test_removed_partitions_go_side_by_side() -> None:
+    """One after the other, each for four answers: nobody was elected while the znodes of a thousand went."""
+    loop = SimLoop()  # type: ignore[abstract]
+    try:
+        assert loop.run_until_complete(loop.create_task(rounds_of_removed_partitions(loop))) == 4
+    finally:
+        loop.close()
 
 
 async def rounds_of_removed_requests(loop: SimLoop) -> int:
