@@ -148,6 +148,7 @@ class Commands:
         if self.controller_epoch > request.controller_epoch:
             return LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH, tuple(refusals))
         if request.is_init:
+            self._roles.has_begun = True
             named = {TopicPartition(state.topic, state.partition) for state in request.partitions}
             # The list may be older than what we read ourselves after registering: what ZooKeeper has assigned to us since
             # may be in sync by now. What it has taken from us since is stopped by name (moves and deletions are durable).

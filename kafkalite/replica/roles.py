@@ -74,6 +74,10 @@ class Roles:
         self._settings = settings
         self._identity = identity
         self._isr_keeper = isr_keeper
+        #: Whether this life of the node has carried out a complete list of its replicas.
+        self.has_begun = False
+        #: Offline since before that.
+        self._offline_from_the_start: set[TopicPartition] = set()
         #: High watermarks of replicas that were stopped without being deleted.
         self.stopped_high_watermarks: dict[TopicPartition, Offset] = {}
 
@@ -84,9 +88,14 @@ class Roles:
         self._logs.placing.doubt_ahead(lost)
 
     def _has_lost(self, state: PartitionState) -> bool:
-        """Whether a replica without a log here has lost it, or has it on a disk that is offline."""
-        is_away = self._logs.pool.is_away(TopicPartition(state.topic, state.partition))
-        return not state.is_new and (is_away or doubts.should_have_had(state, self._identity()[0]))
+        """Whether a replica without a log here has lost it, has it on a disk that is offline, or may have had it in an earlier life: its leader
+        may take it into the ISR for that yet, until it has fetched. A replica that comes later, as in a move, had no earlier life in this epoch."""
+        key = TopicPartition(state.topic, state.partition)
+        is_outside = self._identity()[0] not in (*state.isr, *state.elr)
+        may_be_taken_in = is_outside and (not self.has_begun or key in self._offline_from_the_start)
+        is_away = self._logs.pool.is_away(key)
+        has_lost = is_away or may_be_taken_in or doubts.should_have_had(state, self._identity()[0])
+        return has_lost and not state.is_new
 
     def apply(self, state: PartitionState, cause: str) -> ErrorCode:
         """One partition; never fails the others (invariant 13)."""
@@ -177,6 +186,7 @@ class Roles:
         if log is None:
             self.stopped_high_watermarks.pop(key, None)
             log = self._logs.placing.create(key, state.topic_id, config, is_doubtful=self._has_lost(state))
+            self._offline_from_the_start.discard(key)
         else:
             log.config = config
             log.take_topic_id(state.topic_id)
@@ -214,6 +224,8 @@ class Roles:
 
     def _host_offline(self, key: TopicPartition, state: PartitionState, error: StorageError) -> Partition:
         """A replica of ours whose log cannot be reached: answers KAFKA_STORAGE_ERROR until it is recreated."""
+        if not self.has_begun:
+            self._offline_from_the_start.add(key)
         log = self._logs.unusable(key, state.topic_id, self._settings.topic_config(key.topic))
         partition = Partition(key, state.topic_id, log, log.config, Offset(0))
         self._hosted.add(partition)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kafkalite.coordination.coordinator import SetData
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.testing.simulated.zookeeper import Fate
@@ -104,23 +104,64 @@ def announce(cluster, number, state):
     assert cluster.node(number).manager.commands.update_metadata(request).error == ErrorCode.NONE
 
 
-@pytest.mark.checklist("F14", "F15")
-async def test_who_is_taken_in_for_its_earlier_life_does_not_lead(make_cluster):
+@pytest.mark.checklist("F14", "F15", "F28")
+@pytest.mark.parametrize("has_log", [True, False], ids=["lost power", "wiped"])
+async def test_who_is_taken_in_for_its_earlier_life_does_not_lead(make_cluster, has_log):
     """Found by a search through the decisions: the leader did not know yet that 2 had restarted with less, or its write was late. 2 took
-    its place in the ISR for the end of its doubt. The leader died before 2 had copied what it lacked,
+    its place in the ISR for the end of its doubt, and with an empty disk it had none. The leader died before 2 had copied what it lacked,
     and 2 led without it."""
     cluster = await make_cluster(2, **QUICK)
     cluster.create_topic("t", {0: (1, 2)})
     node = cluster.node(2)
-    begin_in_doubt(node)
+    if has_log:
+        begin_in_doubt(node)
     state = cluster.decide(TP, leader=1, isr=(1,), epoch=1, replicas=(1, 2))
-    await cluster.command(2, state)  # 1 does not answer it
+    await cluster.command(2, state, is_init=True)  # 1 does not answer it
     announce(cluster, 2, dataclasses.replace(state, isr=(BrokerId(1), BrokerId(2))))
     refused = await cluster.command(
         2, dataclasses.replace(cluster.decide(TP, leader=2, isr=(1, 2), epoch=2), accepts_loss=0)
     )
     assert [each.error for each in refused.partitions] == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
     assert node.partition(TP).leader is None
+
+
+@pytest.mark.checklist("F15", "F28")
+async def test_a_replaced_disk_that_takes_its_replica_later_puts_it_in_doubt(make_cluster, monkeypatch, until):
+    """Its directory could not take it at first. Its leader may still know it by what its earlier life had."""
+    cluster = await make_cluster(2, **QUICK)
+    cluster.create_topic("t", {0: (1, 2)})
+    node = cluster.node(2)
+    state = cluster.decide(TP, leader=1, isr=(1,), epoch=1, replicas=(1, 2))
+
+    def refuse(*_, **__):
+        raise StorageError("no log directory is online", directory=node.logs.pool.online()[0].path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.logs.placing, "create", refuse)
+        refused = await cluster.command(2, state, is_init=True)
+    assert [each.error for each in refused.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    await until(lambda: not node.logs.failures.restart_refusal(TP))
+    await cluster.command(2, state)
+    assert node.partition(TP).storage_error is None
+    assert node.partition(TP).is_doubtful
+
+
+@pytest.mark.checklist("F28")
+async def test_a_replica_that_a_move_adds_may_lead_as_soon_as_it_has_joined(make_cluster, until):
+    """The topic is empty: no answer of the leader comes before the election."""
+    cluster = await make_cluster(2, **QUICK)
+    cluster.create_topic("t", {0: (1,)})
+    for number in (1, 2):
+        await cluster.command(number, is_init=True)
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=0, replicas=(1,)))
+    state = cluster.decide(TP, leader=1, isr=(1,), epoch=1, replicas=(1, 2))
+    await cluster.command(1, state)
+    await cluster.command(2, state)
+    await until(lambda: cluster.node(1).partition(TP).leader.committed_isr == (1, 2))
+    elected = cluster.decide(TP, leader=2, isr=(1, 2), epoch=2, replicas=(1, 2))
+    answer = await cluster.command(2, dataclasses.replace(elected, accepts_loss=0))
+    assert answer.partitions == ()
+    assert cluster.node(2).partition(TP).leader is not None
 
 
 @pytest.mark.checklist("F14")
