@@ -32,6 +32,7 @@ class LogExchange:
             known.pop(tp, None)
         if tp in before.high_watermarks:
             after.high_watermarks[tp] = before.high_watermarks[tp]
+        after.doubts.forget(tp)
         if tp in before.doubts.logs:
             after.doubts.take_over(tp, before.doubts)
             self._offsets.save_doubts(durable=True)
@@ -46,5 +47,6 @@ class LogExchange:
         new.take_over(old)
         new.relocate(path)
         self._pool.swap(old, new)
+        before.doubts.forget(tp)
         self._pool.host.exchanged(old, new)
         old.close()

@@ -35,6 +35,8 @@ class Placing:
         self._clock = clock
         self._failure_handler = failure_handler
         self._failures = failures
+        #: Put in doubt everywhere, because nobody knows yet which directory gets them.
+        self._ahead: set[TopicPartition] = set()
 
     def doubt_ahead(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Logs that are missing, and that `create` is about to make again in doubt: one write of each directory for all of them. Where that
@@ -45,6 +47,17 @@ class Placing:
             log_dir.doubts.remade.update(tp for tp in missing if self._pool.is_away(tp))
             with contextlib.suppress(OSError):
                 log_dir.doubts.save(durable=True)
+        self._ahead.update(missing)
+
+    def forget_ahead(self) -> None:
+        """The logs of `doubt_ahead` are made, or are not made now: each is in doubt where it is, and nowhere else. Saved with the next list."""
+        for tp in self._ahead:
+            log = self._pool.logs.get(tp)
+            for log_dir in self._pool.online():
+                is_here = log is not None and log.directory == log_dir.path
+                if not is_here and tp not in log_dir.failed:
+                    log_dir.doubts.forget(tp)
+        self._ahead.clear()
 
     def create(
         self,

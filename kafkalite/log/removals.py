@@ -83,7 +83,7 @@ class Removals:
         if older is None:
             return
         _log.error("log.twice", partition=str(tp), kept=log.path, stray=older.path)
-        self._pool.dirs[older.directory].doubts.logs.discard(tp)
+        self._pool.dirs[older.directory].doubts.forget(tp)
         self._pool.host.replaced(older, log)
         with contextlib.suppress(StorageError):  # it was reported
             self.set_aside(older, STRAY_SUFFIX, 0)

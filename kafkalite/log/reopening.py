@@ -110,16 +110,29 @@ class Reopening:
 
     async def _reopen(self, log_dir: LogDir, failed: FailedLog, *, is_requested: bool) -> bool:
         found: list[PartitionLog] = []
+        cut: list[TopicPartition] = []
         failed.checks += 1
+        doubts = log_dir.doubts
+        was_doubtful = failed.topic_partition in doubts.logs
+        old = None if is_requested else failed.log
         try:
-            await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, is_requested=is_requested)))
+            if old is not None:
+                await log_dir.off_loop(partial(self._check, old))
+            # Durable before recovery may cut it. Not from its thread: the loop writes the same list.
+            if not failed.config.log_flush_before_ack:
+                doubts.logs.add(failed.topic_partition)
+            doubts.save(durable=True)
+            await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, cut, is_requested=is_requested)))
             if lacks_bytes(found[0], log_dir.high_watermarks):
-                # Durable before it changes: it may have been cut where records were committed.
-                log_dir.doubts.logs.add(failed.topic_partition)
-                await log_dir.off_loop(lambda: log_dir.doubts.save(durable=True))
+                doubts.logs.add(failed.topic_partition)
+                doubts.save(durable=True)
+            elif not was_doubtful:
+                doubts.logs.discard(failed.topic_partition)
         except (OSError, NotSound) as error:
             if found:
                 found[0].close()
+            if not was_doubtful and not cut:
+                doubts.logs.discard(failed.topic_partition)
             if not log_dir.online:
                 return False
             failed.reason = str(error)
@@ -146,11 +159,11 @@ class Reopening:
 
     # --- in a thread ----------------------------------------------------------------------------
 
-    def _open(self, log_dir: LogDir, failed: FailedLog, *, is_requested: bool) -> PartitionLog:
-        """Raises OSError, NotSound."""
+    def _open(
+        self, log_dir: LogDir, failed: FailedLog, cut: list[TopicPartition], *, is_requested: bool
+    ) -> PartitionLog:
+        """`cut` gets the partition before recovery cuts its log. Raises OSError, NotSound."""
         old = failed.log
-        if old is not None and not is_requested:
-            self._check(old)
         saved: Mapping[TopicPartition, int] = log_dir.recovery_points
         log = load_apart(
             failed.topic_partition,
@@ -164,7 +177,7 @@ class Reopening:
             log_start_offset=(
                 old.log_start_offset if old is not None else log_dir.log_starts.get(failed.topic_partition, 0)
             ),
-            before_cut=partial(log_dir.doubts.before_cut, failed.topic_partition, failed.config),
+            before_cut=partial(cut.append, failed.topic_partition),
         )
         if old is not None and not is_requested and _shape(log) != _shape(old):
             raise NotSound(f"{failed.path} has other segments than before")

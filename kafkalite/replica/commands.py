@@ -200,9 +200,13 @@ class Commands:
                 await asyncio.sleep(0)
                 if self.controller_epoch > epoch:  # a new controller has spoken (UpdateMetadata): stop here
                     break
-        # The new ones are durable already.
-        self._logs.offsets.save_doubts(durable=False)
+        self._save_doubts()
         return refusals
+
+    def _save_doubts(self) -> None:
+        """The new ones are durable already."""
+        self._logs.placing.forget_ahead()
+        self._logs.offsets.save_doubts(durable=False)
 
     def retry_offline(self) -> Awaitable[None]:
         """Carry out what was commanded for offline replicas, as far as that has become possible."""
@@ -219,6 +223,7 @@ class Commands:
                 self._roles.apply(state, "the disk is back, or another disk takes the replica")
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
+        self._save_doubts()
 
     def _is_possible_now(self, key: TopicPartition, state: PartitionState) -> bool:
         """Whether an offline replica can do what was commanded for it."""

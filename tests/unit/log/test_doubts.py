@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from copy import deepcopy
 
 import pytest
@@ -326,6 +327,50 @@ async def test_the_doubts_about_many_missing_logs_are_written_at_once(monkeypatc
     host.disk.process_crash()
     manager = await host.manager()
     assert manager.pool.doubtful() == keys
+
+
+async def test_a_log_is_in_doubt_in_its_own_directory_only() -> None:
+    """Its name stayed in the list of the other disks, and in that of all disks if it was not made: a sound log that came there later was
+    in doubt."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    manager.placing.doubt_ahead([tp(0), tp(1)])
+    log = manager.placing.create(tp(0), TOPIC_ID, CONFIG, is_doubtful=True)
+    manager.placing.forget_ahead()
+    assert {path: log_dir.doubts.logs for path, log_dir in manager.pool.dirs.items()} == {
+        log.directory: {tp(0)},
+        next(path for path in host.dirs if path != log.directory): set(),
+    }
+
+
+async def test_only_the_loop_writes_the_list_of_a_directory_in_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed log was checked again in a thread, which wrote the list, while the loop wrote it, too: the later write of the two could be
+    the older list."""
+    host = failing_logs.Host("/d1")
+    manager = await host.manager()
+    log = failing_logs.filled(manager, 5)
+    threads: list[str] = []
+    written: list[str] = []
+    run, write = host.disk.run_blocking, host.disk.write_file_atomic
+
+    async def run_blocking(function: Callable[[], object], at: str = "") -> object:
+        threads.append(at)
+        try:
+            return await run(function, at)
+        finally:
+            threads.pop()
+
+    def write_file_atomic(path: str, data: bytes, *, durable: bool = True) -> None:
+        assert not (threads and path.endswith(DOUBTFUL)), "in a thread"
+        written.append(path)
+        write(path, data, durable=durable)
+
+    monkeypatch.setattr(host.disk, "run_blocking", run_blocking)
+    monkeypatch.setattr(host.disk, "write_file_atomic", write_file_atomic)
+    manager.failures.log_failed(failing_logs.an_error(log, errno.EIO))
+    del host.disk.entries[log.segments[-1].log_path].data[-3:]
+    await manager.opening.bring_online("/d1", "cluster", 1, {})
+    assert f"/d1/{DOUBTFUL}" in written and manager.pool.doubtful() == [failing_logs.T0]
 
 
 async def test_a_log_that_was_made_again_while_a_disk_is_away_does_not_know_how_far_it_goes() -> None:

@@ -256,3 +256,18 @@ async def test_a_replica_in_doubt_that_has_moved_is_still_in_doubt_after_a_resta
     if not is_killed:
         await manager.close()
     assert (await host.restart()).pool.doubtful() == [T0] and host.log.directory == "/d2"
+
+
+async def test_a_doubt_that_is_over_does_not_come_back_with_a_move_home() -> None:
+    """The disk that it had left still had its name in the list."""
+    host = Host()
+    manager = await host.start()
+    fill(host.create(), 10)
+    manager.pool.doubt(T0, is_doubtful=True)
+    manager.moves.start(T0, "/d2")
+    await until(lambda: host.log.directory == "/d2")
+    assert manager.pool.doubtful() == [T0]
+    manager.pool.doubt(T0, is_doubtful=False)
+    manager.moves.start(T0, "/d1")
+    await until(lambda: host.log.directory == "/d1")
+    assert manager.pool.doubtful() == []
