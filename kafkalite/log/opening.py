@@ -33,7 +33,7 @@ from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
 from kafkalite.log.returning import Awaited
 from kafkalite.log.room import has_room
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -310,14 +310,16 @@ class Opening:
         return len(found)
 
     def _is_second(self, log: PartitionLog) -> bool:
-        """Whether this node has the partition elsewhere: in service, unless it may be older and gives way; failed, and at least as far;
-        on another disk that is offline, and further; or of a later topic."""
+        """Whether this node has the partition elsewhere: in service, unless it may be older and gives way; failed, and at least as far, if
+        that is known; on another disk that is offline, and further; or of a later topic."""
         tp = log.topic_partition
         if tp in self._pool.logs:
             return not self._pool.gives_way_to(log)
         failed = self._pool.failed(tp)
-        if failed is not None:
-            return failed.log is None or failed.log.topic_id != log.topic_id or failed.log.extent >= log.extent
+        if failed is not None and failed.log is None:
+            return self._failures.failed_topic_id(tp) not in (NO_TOPIC_ID, log.topic_id)
+        if failed is not None and failed.log is not None:
+            return failed.log.topic_id != log.topic_id or failed.log.extent >= log.extent
         lost = self._pool.lost.get(tp)
         if lost is None or lost.directory == log.directory:
             return False
@@ -344,12 +346,17 @@ class Opening:
         if failure:
             raise OSError(failure)
         found = await self._while_it_answers(log_dir, self._read_logs(log_dir, topic_configs))
-        shorter = [log for log in found if self._has_lost_records(log)]
+        shorter = [log for log in found if self._has_lost_records(log) or self._is_unread_elsewhere(log)]
         if shorter:
             # Durable before they change, as at the start.
             log_dir.doubts.logs.update(log.topic_partition for log in shorter)
             await log_dir.off_loop(partial(log_dir.doubts.save, durable=True))
         return found
+
+    def _is_unread_elsewhere(self, log: PartitionLog) -> bool:
+        """Whether another copy could never be opened: it may have more."""
+        failed = self._pool.failed(log.topic_partition)
+        return log.topic_partition not in self._pool.logs and failed is not None and failed.log is None
 
     def _has_lost_records(self, log: PartitionLog) -> bool:
         """Whether the log went further when its disk went offline."""

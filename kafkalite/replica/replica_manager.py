@@ -271,7 +271,9 @@ class ReplicaManager:
         partition = self.hosted.get(topic_partition)
         if partition is None:
             return self._logs.pool.is_doubtful(topic_partition)
-        is_complete = self._identity()[0] in (*partition.isr, *partition.elr) and not partition.is_doubtful
+        # Also of one that is offline, and whose log is about to be served.
+        is_doubtful = self._logs.pool.is_doubtful(topic_partition)
+        is_complete = self._identity()[0] in (*partition.isr, *partition.elr) and not is_doubtful
         return partition.leader is None and partition.leader_id == NO_LEADER and not is_complete
 
     def replaced(self, old: PartitionLog, new: PartitionLog) -> None:

@@ -373,6 +373,22 @@ async def test_only_the_loop_writes_the_list_of_a_directory_in_service(monkeypat
     assert f"/d1/{DOUBTFUL}" in written and manager.pool.doubtful() == [failing_logs.T0]
 
 
+@pytest.mark.checklist("F14")
+async def test_a_log_that_is_restored_from_a_stray_is_in_doubt() -> None:
+    """It may be older than the log that the replica had."""
+    host = failing_logs.Host("/d1")
+    manager = await host.manager()
+    log = failing_logs.filled(manager, 5)
+    await log.flush()
+    manager.set_stray(failing_logs.T0)
+    [stray] = manager.removals.strays()
+    await manager.failures.restore(stray, failing_logs.T0, failing_logs.CONFIG)
+    again = manager.get(failing_logs.T0)
+    assert again is not None and again.log_end_offset == 5 and manager.pool.doubtful() == [failing_logs.T0]
+    host.disk.process_crash()
+    assert (await host.manager()).pool.doubtful() == [failing_logs.T0]
+
+
 async def test_a_log_that_was_made_again_while_a_disk_is_away_does_not_know_how_far_it_goes() -> None:
     """The disk could not be read at the start. Until it is back, or the log has caught up with a leader, it may have more."""
     host = Host("/d1", "/d2")

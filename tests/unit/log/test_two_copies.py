@@ -124,6 +124,38 @@ async def test_a_better_copy_that_comes_back_takes_the_place_of_one_in_doubt(cas
         assert [stray.directory for stray in manager.removals.strays()] == ["/d2"]
 
 
+@pytest.mark.checklist("F14")
+@pytest.mark.parametrize("is_better", [True, False])
+async def test_a_copy_that_comes_back_is_served_in_doubt_where_the_other_could_never_be_opened(
+    *, is_better: bool
+) -> None:
+    """How far that one goes is not known: what came back became a stray, though it may be the more complete one."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    await filled(manager, 6 if is_better else 8, directory="/d1").flush()
+    manager.failures.dir_failed(dir_error(manager.pool.dirs["/d1"], "a write", OSError(errno.EIO, "an error")))
+    await filled(manager, 8 if is_better else 6, directory="/d2").flush()
+    await manager.close(clean=False)
+    host.disk.refuse = lambda kind, path: (
+        errno.EIO if kind in ("lock", "open") and re.match(r"/d2/\.lock|/d1/t-0/", path) else 0
+    )
+    manager = await host.manager(t=TOPIC_ID)
+    failed = manager.pool.failed(T0)
+    assert failed is not None and failed.log is None and manager.get(T0) is None
+    host.disk.refuse = lambda kind, path: errno.EIO if kind == "open" and path.startswith("/d1/t-0/") else 0
+    await manager.opening.bring_online("/d2", "cluster", 1, {})
+    log = manager.get(T0)
+    assert log is not None and log.directory == "/d2" and manager.pool.doubtful() == [T0]
+    assert manager.pool.failed(T0) is failed and manager.removals.strays() == []
+    # The other one can be read now.
+    host.disk.refuse = lambda kind, path: 0
+    await manager.opening.bring_online("/d1", "cluster", 1, {})
+    log = manager.get(T0)
+    assert log is not None and log.log_end_offset == 8
+    if not is_better:
+        assert [stray.directory for stray in manager.removals.strays()] == ["/d2"]
+
+
 async def test_a_log_that_comes_back_with_fewer_records_than_it_had_is_in_doubt() -> None:
     """Its high watermark was saved earlier, and says nothing of them."""
     host = Host("/d1", "/d2")
