@@ -149,7 +149,7 @@ async def register_broker(
 
 
 async def starts(coordinator: Coordinator, broker_id: BrokerId) -> int:
-    """How often the broker has started and registered; 0 if that is not known. Raises the seam's errors."""
+    """How often the broker has started and registered, or stopped in order; 0 if that is not known. Raises the seam's errors."""
     [found] = await retrying(lambda: coordinator.get_many([paths.broker_starts(broker_id)]))
     text = b"" if found is None else found[0]
     return int(text) if text.isdigit() and len(text) < 20 else 0

@@ -5,7 +5,8 @@ directory: it changes with each boot, and with each mount of the file system. If
 marker of a clean stop, the kernel's memory was lost. A doubt survives restarts until the replica has caught up with a leader.
 
 The marker says nothing about what came after it: a snapshot of a node that was stopped has it, too. So every start has a number, which
-is in ZooKeeper and in every log directory that the start used. A directory with a smaller one than ZooKeeper's is an old copy, or was away.
+is in ZooKeeper and in every log directory that the start used; and so has every clean stop: a snapshot may be of the running node.
+A directory with a smaller one than ZooKeeper's is an old copy, or was away.
 """
 
 from __future__ import annotations
@@ -131,6 +132,10 @@ class UncertainEnds:
             _log.warning(
                 "logs.doubtful", file=self._path, logs=len(self.logs), lost_power=self.lost_power, behind=self.is_behind
             )
+
+    def end(self, number: int) -> None:
+        """The node stops in order, and this directory is used no more: `number` is that of the stop, which ZooKeeper has already."""
+        self._disk.write_file_atomic(self._starts_path, checkpoints.encode_starts(number))
 
     def save(self, *, durable: bool) -> None:
         """Write them if they have changed. A doubt that is over may stay in the file for a while, which is safe."""

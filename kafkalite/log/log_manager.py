@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import LEAST_LOG_FILES, Clock, Disk
@@ -178,10 +180,19 @@ class LogManager:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    async def close(self, *, clean: bool = True, broker_epoch: int = -1, was_in_service: bool = True) -> None:
+    async def close(
+        self,
+        *,
+        clean: bool = True,
+        broker_epoch: int = -1,
+        was_in_service: bool = True,
+        record_stop: Callable[[int], Awaitable[bool]] | None = None,
+    ) -> None:
         """Flush, checkpoint and leave the marker that makes the next start fast; without `clean` just let go.
 
         Args:
+            record_stop: called with the number of a clean stop of all directories (kafkalite.log.doubts) before they get it; returns
+                whether ZooKeeper has it.
             was_in_service: False: the start was not finished. Only directories that had the marker get it again: in others
                 there may be logs whose records nobody has compared with a leader's.
         """
@@ -197,12 +208,23 @@ class LogManager:
             self.moves.settle()
         for log in self.pool.all():
             log.close()
+        number = self.opening.start_number + 1
+        # One that is offline would seem to be an old copy when it is back.
+        is_recorded = (
+            clean
+            and was_in_service
+            and not self.pool.has_offline_dir
+            and record_stop is not None
+            and await record_stop(number)
+        )
         for log_dir in self.pool.online():
             if clean:
                 self.offsets.drop_foreign(log_dir, log_dir.high_watermarks)
                 self.offsets.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=True)
             if clean and log_dir.online and (was_in_service or (log_dir.clean and log_dir.path not in unproven)):
                 try:
+                    if is_recorded:
+                        log_dir.doubts.end(number)
                     log_dir.mark_clean(broker_epoch)
                 except OSError as error:
                     self.failures.dir_failed(dir_error(log_dir, "marking a clean shutdown", error))

@@ -34,6 +34,8 @@ T = TypeVar("T")
 #: Minimum delay between re-registrations.
 _REGISTER_AGAIN_S = 1.0
 _START_RETRY_S = 0.2
+#: A node does not wait longer for ZooKeeper when it stops.
+_RECORD_STOP_S = 3.0
 
 
 class Followed(Protocol):
@@ -194,6 +196,19 @@ class ClusterMembership:
             http=console_url(self._settings.now, self._endpoints["http"].port) if "http" in self._endpoints else "",
             is_cordoned=self._logs.pool.is_cordoned,
         )
+
+    async def record_stop(self, number: int) -> bool:
+        """Count a clean stop as a start: a copy of a directory that was made before it is older. Returns whether ZooKeeper has it."""
+        coordinator = self._session.current
+        if coordinator is None or not self._session.usable():
+            return False
+        try:
+            async with asyncio.timeout(_RECORD_STOP_S):
+                await registration.record_starts(coordinator, self._local.broker_id, number)
+        except (CoordinatorError, TimeoutError) as error:
+            _log.warning("node.stop_not_recorded", error=repr(error))
+            return False
+        return True
 
     async def resign_controller(self) -> None:
         """Run for election no more; resign, if this node is the controller."""

@@ -434,7 +434,9 @@ class Node:
         was_in_service = self.ready.is_set()
         is_refused = isinstance(self._fatal, StartupRefused | CannotListen)
         may_be_clean = controlled or (not was_in_service and (self._fatal is None or is_refused))
-        closing = self.logs.close(clean=may_be_clean, was_in_service=was_in_service)
+        closing = self.logs.close(
+            clean=may_be_clean, was_in_service=was_in_service, record_stop=self._membership.record_stop
+        )
         are_closed = await steps.do("logs", closing, STEP_S + _STOP_LOG_S * len(self.logs.pool.all()))
         await steps.do("session", self.session.close())
         await steps.do("tasks", self.supervisor.stop())

@@ -12,6 +12,7 @@ import pytest
 from kafkalite.config import TopicConfig
 from kafkalite.log.checkpoints import DOUBTFUL
 from kafkalite.log.doubts import UncertainEnds
+from kafkalite.log.log_dir import dir_error
 from kafkalite.log.log_manager import LogManager
 from tests.support.logs import TOPIC_ID, batch
 from tests.unit.log import failing_logs
@@ -283,6 +284,52 @@ async def test_an_old_copy_of_a_node_that_was_stopped_is_in_doubt() -> None:
     assert manager.pool.is_older_copy(tp(0)), "until it has begun again, or has caught up"
     manager.pool.doubt(tp(0), is_doubtful=False)
     assert not manager.pool.is_older_copy(tp(0))
+
+
+@pytest.mark.checklist("F14")
+@pytest.mark.parametrize("is_recorded", [True, False])
+async def test_a_copy_of_a_running_node_that_is_put_back_after_its_clean_stop_is_in_doubt(*, is_recorded: bool) -> None:
+    """It has the number of the same start. Without ZooKeeper the stop has no number, and nothing is doubted in vain."""
+    host = Host("/d1")
+    manager = await one_log(host)
+    copy = deepcopy(host.disk.entries)
+    manager.get(tp(0)).append_as_leader(batch(["later"]), 1)  # type: ignore[union-attr]
+    heard: list[int] = []
+
+    async def record_stop(number: int) -> bool:
+        heard.append(number)
+        return is_recorded
+
+    await manager.close(record_stop=record_stop)
+    assert heard == [2]
+    closed = host.disk.entries
+    starts = 2 if is_recorded else 1
+    host.disk.entries = deepcopy(closed)
+    manager = await host.manager(starts=starts)
+    assert (
+        manager.pool.doubtful() == [] and not manager.pool.unclean_start and manager.opening.start_number == starts + 1
+    )
+    host.disk.process_crash()
+    host.disk.entries = copy
+    manager = await host.manager(starts=starts)
+    assert manager.pool.doubtful() == ([tp(0)] if is_recorded else [])
+
+
+async def test_a_stop_with_a_disk_that_is_offline_has_no_number() -> None:
+    """The disk would not have it, and its logs would be in doubt when it is back."""
+    host = Host("/d1", "/d2")
+    manager = await one_log(host)
+    away = next(path for path in host.dirs if path != manager.get(tp(0)).directory)  # type: ignore[union-attr]
+    manager.failures.dir_failed(dir_error(manager.pool.dirs[away], "a write", OSError(errno.EIO, "an error")))
+    heard: list[int] = []
+
+    async def record_stop(number: int) -> bool:
+        heard.append(number)
+        return True
+
+    await manager.close(record_stop=record_stop)
+    assert heard == []
+    assert (await host.manager(starts=1)).pool.doubtful() == []
 
 
 async def test_an_old_copy_is_in_doubt_though_it_is_flushed_before_acknowledgement() -> None:
