@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.places import OWN, Checkpoint, Place
+from kafkalite_pipelines.redaction import secrets_of, without
 from kafkalite_pipelines.remote import is_remote
 from kafkalite_pipelines.remote import results as remote_results
 
@@ -75,7 +76,8 @@ def supervise(
             else:
                 _watch(query, place, run, results, on_progress)
         except BaseException as error:
-            place.write(_RUN, json.dumps(run | {"state": "failed", "error": _one_line(error), "updated": _now()}))
+            line = without(secrets_of(pipeline), _one_line(error))
+            place.write(_RUN, json.dumps(run | {"state": "failed", "error": line, "updated": _now()}))
             raise
         place.write(_RUN, json.dumps(run | {"state": "ended", "updated": _now()}))
     return 0

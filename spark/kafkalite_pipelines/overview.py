@@ -9,7 +9,8 @@ from typing import Any
 from kafkalite_pipelines import control
 from kafkalite_pipelines.cluster import Position, positions
 from kafkalite_pipelines.definition import Pipeline, PipelineError, Sink, TopicSink
-from kafkalite_pipelines.session import as_text, submit_command
+from kafkalite_pipelines.redaction import secrets_of, without
+from kafkalite_pipelines.session import submit_command
 from kafkalite_pipelines.sinks.opening import open_sink
 from kafkalite_pipelines.sinks.sink import Recorded
 
@@ -36,7 +37,7 @@ def overview(pipeline: Pipeline, file: Path) -> dict[str, Any]:
         ],
         "trigger": _trigger(pipeline),
         "checkpoint": pipeline.place(pipeline.checkpoint),
-        "submit": as_text(submit_command(pipeline, file, pipeline.master or "spark://HOST:7077")),
+        "submit": submit_command(pipeline, file, pipeline.master or "spark://HOST:7077").shown(),
     }
 
 
@@ -60,7 +61,7 @@ def state(pipeline: Pipeline) -> dict[str, Any]:
         found: list[Position] | None = positions(pipeline, None if done is None else done[1])
         unknown = ""
     except PipelineError as error:
-        found, unknown = None, str(error)
+        found, unknown = None, without(secrets_of(pipeline), str(error))
     behind = None if found is None else sum(each.waiting for each in found)
     value: dict[str, Any] = {
         "pipeline": pipeline.name,

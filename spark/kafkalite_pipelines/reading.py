@@ -28,6 +28,7 @@ from kafkalite_pipelines.definition import (
 from kafkalite_pipelines.reading_decode import COLUMN, read_decode
 from kafkalite_pipelines.reading_whole import check_whole
 from kafkalite_pipelines.sections import Section, kind, shown
+from kafkalite_pipelines.redaction import secrets_in, without
 from kafkalite_pipelines.sinks.partitions import PARTITION_BY
 from kafkalite_pipelines.sql import reads_input
 
@@ -127,7 +128,8 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
     top.done()
     check_whole(pipeline, top)
     if problems:
-        raise PipelineError(*problems)
+        secrets = list(secrets_in(values))
+        raise PipelineError(*(without(secrets, problem) for problem in problems))
     return pipeline
 
 

@@ -6,12 +6,16 @@ import contextlib
 import logging
 import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.definition import Pipeline, PipelineError
+from kafkalite_pipelines.redaction import secret_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,10 +68,57 @@ def session(pipeline: Pipeline, *, remote: str | None = None, log_file: Path | N
     _silence_loggers()
     if local:
         _prepare_host()
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
-    with _elsewhere(log_file):
+    secret = _apart(secret_settings(pipeline, chosen))
+    for key in chosen.keys() - secret.keys():
+        builder = builder.config(key, chosen[key])
+    with _elsewhere(log_file), _submit_arguments(secret):
         return builder.getOrCreate()
+
+
+def _apart(secret: dict[str, str]) -> dict[str, str]:
+    """Settings that must not be on the command line of Spark's process, where everybody on the host may read them. None if the
+    process runs already, or gets arguments from somebody else."""
+    from pyspark import SparkContext
+
+    return {} if SparkContext._gateway is not None or "PYSPARK_SUBMIT_ARGS" in os.environ else secret
+
+
+@contextlib.contextmanager
+def _submit_arguments(secret: dict[str, str]) -> Iterator[None]:
+    """How PySpark starts Spark's process."""
+    if not secret:
+        yield
+        return
+    with settings_file(secret) as file:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*_with_file(str(file)), "pyspark-shell"])
+        try:
+            yield
+        finally:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+
+
+@contextlib.contextmanager
+def settings_file(settings: Mapping[str, str]) -> Iterator[Path]:
+    """A file of Java's properties that only we can read, for as long as it is needed."""
+    handle, name = tempfile.mkstemp(prefix="kafkalite-", suffix=".properties")  # with mode 600
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+        yield Path(name)
+    finally:
+        Path(name).unlink()
+
+
+def _escaped(text: str) -> str:
+    """As Java's properties have it: of any text, in a name or a value."""
+    units = text.encode("utf-16-be")
+    characters = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
+    return "".join(chr(each) if chr(each).isalnum() and each < 128 else f"\\u{each:04x}" for each in characters)
+
+
+def _with_file(file: str) -> list[str]:
+    """Arguments of spark-submit: the host's own defaults count, too."""
+    return ["--load-spark-defaults", "--properties-file", file]
 
 
 def _silence_loggers() -> None:
@@ -106,15 +157,37 @@ def _elsewhere(log_file: Path | None) -> Iterator[None]:
         os.close(opened)
 
 
-def submit_command(pipeline: Pipeline, file: Path, master: str) -> list[str]:
-    """The spark-submit line that runs the file on a cluster, driver on this host."""
+@dataclass(frozen=True, slots=True)
+class SubmitCommand:
+    """The spark-submit line that runs a file on a cluster, driver on this host."""
+
+    words: tuple[str, ...]
+    #: Settings that are not in it, because they are secret.
+    secret: Mapping[str, str]
+
+    def shown(self) -> str:
+        """As a line of a shell. FILE stands for a file that has the secret settings."""
+        return shlex.join(self.with_file("FILE") if self.secret else self.words)
+
+    def with_file(self, file: str) -> list[str]:
+        """The words, with a file that has the secret settings."""
+        return [self.words[0], *_with_file(file), *self.words[1:]]
+
+    def run(self) -> int:
+        """Run it; returns its exit code."""
+        if not self.secret:
+            return subprocess.run(self.words, check=False).returncode
+        with settings_file(self.secret) as file:
+            return subprocess.run(self.with_file(str(file)), check=False).returncode
+
+
+def submit_command(pipeline: Pipeline, file: Path, master: str) -> SubmitCommand:
+    """The command that runs the file on a cluster."""
     from kafkalite_pipelines.submitted import job
 
-    command = ["spark-submit", "--master", master, "--name", pipeline.name, "--deploy-mode", "client"]
-    for key, value in settings(pipeline, local=False).items():
-        command += ["--conf", f"{key}={value}"]
-    return [*command, str(Path(job.__file__)), str(file)]
-
-
-def as_text(command: list[str]) -> str:
-    return shlex.join(command)
+    chosen = settings(pipeline, local=False)
+    secret = secret_settings(pipeline, chosen)
+    words = ["spark-submit", "--master", master, "--name", pipeline.name, "--deploy-mode", "client"]
+    for key, value in chosen.items():
+        words += [] if key in secret else ["--conf", f"{key}={value}"]
+    return SubmitCommand((*words, str(Path(job.__file__)), str(file)), secret)

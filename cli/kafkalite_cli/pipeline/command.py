@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
-import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,7 +115,9 @@ def plan(file: Path, *, as_json: bool) -> None:
     """
     from kafkalite_pipelines.overview import overview
 
-    found = overview(_loaded(file), file.resolve())
+    described = _loaded(file)
+    with _without_secrets(described):
+        found = overview(described, file.resolve())
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -151,7 +154,7 @@ def run(file: Path, *, once: bool, master: str | None, remote: str | None, print
       kafkalite pipeline run flights.toml --once
       kafkalite pipeline run flights.toml --master spark://host:7077
     """
-    from kafkalite_pipelines.session import as_text, submit_command
+    from kafkalite_pipelines.session import submit_command
 
     if remote is not None and (master is not None or print_command):
         raise click.UsageError("--remote cannot be combined with --master and --print-command")
@@ -162,14 +165,34 @@ def run(file: Path, *, once: bool, master: str | None, remote: str | None, print
     described = _loaded(file, once=once)
     if master is not None or print_command:
         command = submit_command(described, file.resolve(), master or "spark://HOST:7077")
-        click.echo(as_text(command))
+        click.echo(command.shown())
         if print_command:
+            if command.secret:
+                click.echo(f"FILE: a file of properties, mode 600, with {', '.join(sorted(command.secret))}", err=True)
             return
-        if shutil.which(command[0]) is None:
+        if shutil.which(command.words[0]) is None:
             raise ConfigError("spark-submit is not on the PATH: install Spark, or pip install pyspark")
-        code = subprocess.run(command, check=False).returncode
-        raise click.exceptions.Exit(1 if code else 0)
-    _run(described, remote, as_json=as_json)
+        raise click.exceptions.Exit(1 if command.run() else 0)
+    with _without_secrets(described):
+        _run(described, remote, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _without_secrets(described: Pipeline) -> Iterator[None]:
+    """Warnings on stderr, and errors, without the secrets of the pipeline."""
+    from kafkalite_pipelines.redaction import secrets_of, without
+
+    secrets = secrets_of(described)
+    logger, echo = logging.getLogger("kafkalite_pipelines"), _EchoLog(secrets)
+    logger.addHandler(echo)
+    try:
+        yield
+    except KafkaliteError as error:
+        if (line := without(secrets, str(error))) != str(error):
+            error.args = (line,)
+        raise
+    finally:
+        logger.removeHandler(echo)
 
 
 @pipeline.command()
@@ -252,7 +275,6 @@ def _run(described: Pipeline, remote: str | None, *, as_json: bool) -> None:
     from kafkalite_pipelines.control import supervise
     from kafkalite_pipelines.session import session
 
-    logging.getLogger("kafkalite_pipelines").addHandler(_EchoLog())
     view = progress_view(described, as_json=as_json)
     with view:
         spark = session(described, remote=remote, log_file=_log_file(described))
@@ -276,8 +298,14 @@ def _log_file(described: Pipeline) -> Path | None:
 class _EchoLog(logging.Handler):
     """Warnings of a pipeline on stderr."""
 
+    def __init__(self, secrets: frozenset[str]) -> None:
+        super().__init__()
+        self._secrets = secrets
+
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(f"kafkalite pipeline: {record.getMessage()}", err=True)
+        from kafkalite_pipelines.redaction import without
+
+        click.echo(f"kafkalite pipeline: {without(self._secrets, record.getMessage())}", err=True)
 
 
 _BEGIN = click.option(
@@ -400,11 +428,11 @@ def _run_range(
             f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s{bad}; {share:.0f} % of {report.total:,}"
         )
 
-    logging.getLogger("kafkalite_pipelines").addHandler(_EchoLog())
-    spark = session(described, log_file=_log_file(described))
-    try:
-        batches = run(described, spark, wanted, show, max_records=largest, records_per_s=rate)
-    finally:
-        spark.stop()
+    with _without_secrets(described):
+        spark = session(described, log_file=_log_file(described))
+        try:
+            batches = run(described, spark, wanted, show, max_records=largest, records_per_s=rate)
+        finally:
+            spark.stop()
     if not as_json:
         click.echo("done" if batches else "nothing to do: the range has no records, or was finished before")

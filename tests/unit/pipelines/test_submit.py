@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from kafkalite_pipelines import parse
+import pytest
+
+from kafkalite_pipelines import Pipeline, Source, parse, session
 from kafkalite_pipelines.session import submit_command
 
 
@@ -21,6 +26,46 @@ def test_the_script_starts_as_spark_submit_starts_it(tmp_path: Path) -> None:
         }
     )
     command = submit_command(pipeline, tmp_path / "nowhere.toml", "spark://host:7077")
-    assert command[:3] == ["spark-submit", "--master", "spark://host:7077"]
-    done = subprocess.run([sys.executable, *command[-2:]], cwd=tmp_path, capture_output=True, text=True, check=False)
+    words = command.words
+    assert words[:3] == ("spark-submit", "--master", "spark://host:7077") and "--properties-file" not in command.shown()
+    done = subprocess.run([sys.executable, *words[-2:]], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith("nowhere.toml: No such file or directory"), done.stderr
+
+
+def test_secrets_are_in_a_file_and_not_in_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is on the host reads every process's command line."""
+    secret = {"spark.hadoop.fs.s3a.secret.key": "wJalr XUt=nFEMI\\n", "spark.x": "jdbc:postgresql://me:pä55@h/db"}
+    plain = {"spark.executor.memory": "2g", "spark.sql.catalog.c.uri": "http://host:8181"}
+    pipeline = Pipeline("p", {}, Source(("t",)), (), spark=secret | plain)
+    command = submit_command(pipeline, tmp_path / "p.toml", "yarn")
+    shown = command.shown()
+    assert "--conf spark.executor.memory=2g" in shown and "--load-spark-defaults --properties-file FILE" in shown
+    assert command.secret == secret and not any(value in shown for value in secret.values())
+    ran: list[tuple[list[str], str, int]] = []
+
+    def spark_submit(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        file = Path(words[words.index("--properties-file") + 1])
+        ran.append((words, file.read_text(), file.stat().st_mode & 0o777))
+        return subprocess.CompletedProcess(words, 3)
+
+    monkeypatch.setattr(subprocess, "run", spark_submit)
+    assert command.run() == 3
+    [(words, text, mode)] = ran
+    assert mode == 0o600 and not Path(words[words.index("--properties-file") + 1]).exists()
+    assert not any(value in " ".join(words) for value in secret.values())
+    read = re.sub(r"\\u(....)", lambda found: chr(int(found[1], 16)), text)
+    assert read == "".join(f"{name}={value}\n" for name, value in secret.items())
+
+
+def test_a_spark_in_this_process_gets_them_in_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark puts each setting of a session's builder on the command line of its Java process."""
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    with session._submit_arguments({"spark.x.token": "abc"}):
+        words = os.environ["PYSPARK_SUBMIT_ARGS"].split()
+        assert words[:2] == ["--load-spark-defaults", "--properties-file"] and words[3:] == ["pyspark-shell"]
+        assert "abc" in Path(words[2]).read_text()
+    assert "PYSPARK_SUBMIT_ARGS" not in os.environ and not Path(words[2]).exists()
+    with session._submit_arguments({}):
+        assert "PYSPARK_SUBMIT_ARGS" not in os.environ
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars x.jar pyspark-shell")
+    assert session._apart({"spark.x.token": "abc"}) == {}, "they come with the builder"
