@@ -46,6 +46,8 @@ class Batches:
             )
         self._pipeline = pipeline
         self._sinks = sinks
+        #: Their rows are records, and some column names say what is in them.
+        self._into_topics = pipeline.decode.format != "raw" and any(not sink.eager for sink in sinks)
         self._decoding = Decoding(pipeline)
         self._steps = [step_function(spark, pipeline, step) for step in pipeline.steps]
         self._checked = False
@@ -159,9 +161,14 @@ class Batches:
         return good.drop(ERROR, STRANGE, NO_COLUMN, *RECORD, *(() if self._pipeline.keyed else (DELETED,)))
 
     def _stepped(self, rows: DataFrame) -> DataFrame:
+        if self._steps and self._into_topics:
+            return with_deletions(self._pipeline, topics.with_fields(rows, self._through_steps))
+        return with_deletions(self._pipeline, self._through_steps(rows))
+
+    def _through_steps(self, rows: DataFrame) -> DataFrame:
         for step in self._steps:
             rows = step(rows)
-        return with_deletions(self._pipeline, rows)
+        return rows
 
     def _put_aside(self, bad: DataFrame, count: int, batch: Batch) -> None:
         """Records that became no rows."""

@@ -332,3 +332,54 @@ def test_protobuf_with_a_file(spark, log, tmp_path: Path) -> None:
     assert (rows[7]["tags"], rows[7]["place"], rows[1]["tags"], rows[1]["place"]) == (["a"], {"x": 1.5}, [], None)
     [record] = log.log.records("dead", 0)
     assert dict(record.headers)["kafkalite.error"].startswith(b"is not a R: DecodeError")
+
+
+MADE = """
+from pyspark.sql import functions as f
+
+
+def through(rows):
+    return rows.filter(f.col("n") >= 0)
+
+
+def made(rows):
+    return rows.withColumn("value", f.to_json(f.struct("n")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "value"),
+    [
+        ({"sql": "SELECT * FROM input WHERE n >= 0 OR value = 'hot'"}, None),
+        ({"sql": "SELECT * EXCEPT (value), upper(value) AS value FROM input"}, "HOT"),
+        ({"python": "steps:through"}, None),
+        ({"sql": "SELECT value, n FROM input"}, b"hot"),
+        ({"sql": "SELECT upper(value) AS value FROM input"}, b"HOT"),
+        ({"python": "steps:made"}, b'{"n":1}'),
+    ],
+)
+def test_a_field_of_records_does_not_become_the_record(
+    spark, log, tmp_path: Path, step: dict[str, str], value: bytes | str | None
+) -> None:
+    """On the day on which a producer sent a field `value`, `SELECT *` wrote that field instead of the row, and `key` as its key."""
+    (tmp_path / "steps.py").write_text(MADE)
+    pipeline = described(log, tmp_path, {"format": "topic", "topic": "out"}, decode={}, steps=[step])
+    fields = {"n": 1, "name": "a", "value": "hot", "key": "k", "headers": "h"}
+    log.log.put("t", 0, (b"k", json.dumps(fields).encode()))
+    run(spark, pipeline)
+    [record] = log.log.records("out", 0)
+    if isinstance(value, bytes):
+        assert (record.key, record.value, list(record.headers)) == (None, value, [])
+    else:
+        assert record.key is None and json.loads(record.value) == fields | ({"value": value} if value else {})
+
+
+def test_a_field_of_records_through_steps_over_the_stream(spark, log, tmp_path: Path) -> None:
+    schema = {"n": "long", "value": "string"}
+    more = {"decode": {"schema": schema, "on_error": "skip"}, "watermark": {"column": "_timestamp", "delay": "1m"}}
+    pipeline = described(
+        log, tmp_path, {"format": "topic", "topic": "out"}, steps=[{"sql": "SELECT * FROM input"}], **more
+    )
+    log.log.put("t", 0, (b"k", b'{"n": 1, "value": "hot"}'))
+    run(spark, pipeline)
+    assert [json.loads(record.value) for record in log.log.records("out", 0)] == [{"n": 1, "value": "hot"}]

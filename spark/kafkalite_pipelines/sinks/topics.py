@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite_pipelines.decoding.records import ERROR
@@ -12,6 +13,13 @@ from kafkalite_pipelines.source import FORMAT, kafka_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+#: What a row is written as, if its steps say so.
+RECORD_COLUMNS = ("key", "value", "headers")
+#: In a column's metadata: it is a field of the decoded records, whatever its name.
+_FIELD = "kafkalite.field"
+#: A column that no step names.
+_PROBE = "__partition_probe"
 
 
 class TopicWriter:
@@ -69,25 +77,54 @@ def write(pipeline: Pipeline, topic: str, delivery: str, records: DataFrame, bat
 
 def _as_records(rows: DataFrame, key_column: str | None, *, are_records: bool) -> DataFrame:
     """Rows as records: `key`, `value` and `headers` as they are if there may be such columns and `value` is one, else JSON of the
-    columns."""
+    columns. A column that is a record's own field (`with_fields`) is none of the three."""
     from pyspark.sql import functions as f
 
     names = rows.columns
-    key: Column
     if key_column is not None and key_column not in names:
         raise PipelineError(f"key_column: the rows have no column {key_column} ({', '.join(names)})")
-    kinds = {column.name: column.dataType.typeName() for column in rows.schema}
+    kinds = {
+        column.name: column.dataType.typeName() for column in rows.schema if not column.metadata.get(_FIELD, False)
+    }
+    key: Column = f.lit(None).cast("string") if key_column is None else f.col(quoted(key_column)).cast("string")
     if are_records and kinds.get("value") in ("binary", "string"):
-        kept = [name for name in ("key", "value", "headers") if name in names]
+        kept = [name for name in RECORD_COLUMNS if name in kinds]
         if key_column is not None:
-            return rows.select(f.col(key_column).cast("string").alias("key"), *[name for name in kept if name != "key"])
+            return rows.select(key.alias("key"), *[name for name in kept if name != "key"])
         return rows.select(*kept)
     data = [quoted(name) for name in names if name not in (*HIDDEN, DELETED)]
-    key = f.col(key_column).cast("string") if key_column is not None else f.lit(None).cast("string")
     value = f.to_json(f.struct(*data), {"ignoreNullFields": "false"})
     if DELETED in names:
         value = f.when(~f.col(DELETED), value)
     return rows.select(key.alias("key"), value.alias("value"))
+
+
+def with_fields(decoded: DataFrame, steps: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """The rows that `steps` make of `decoded`. Columns of theirs that only came through a `*` are marked as fields of the records: a
+    producer that begins to send a field `value` must not make it the record of all rows."""
+    rows = steps(decoded)
+    for name in RECORD_COLUMNS:
+        if name in decoded.columns and name in rows.columns and _came_through(decoded, steps, name):
+            rows = rows.withMetadata(name, {_FIELD: True})
+    return rows
+
+
+def _came_through(decoded: DataFrame, steps: Callable[[DataFrame], DataFrame], name: str) -> bool:
+    """Whether a `*` takes the column along, and no step makes one of this name: the steps are asked, on rows with other names."""
+    from pyspark.sql import functions as f
+
+    without = _columns(steps, decoded.withColumnRenamed(name, _PROBE))
+    if without is not None:
+        return name not in without
+    return _PROBE in (_columns(steps, decoded.withColumn(_PROBE, f.lit(None))) or ())
+
+
+def _columns(steps: Callable[[DataFrame], DataFrame], rows: DataFrame) -> list[str] | None:
+    """None: the steps cannot be without a column, or with one more."""
+    try:
+        return list(steps(rows).columns)
+    except Exception:  # noqa: BLE001 - a step in Python raises what it likes
+        return None
 
 
 def dead_letters(pipeline: Pipeline, bad: DataFrame) -> DataFrame:
