@@ -194,8 +194,12 @@ class Batches:
 
 
 def commit(staged: list[tuple[OpenSink, Staged]]) -> dict[str, int]:
-    """Commit one sink after the other; returns the rows that each added. What is committed, or may be, leaves the list."""
+    """Commit one sink after the other; returns the rows that each added. What is committed, or may be, leaves the list.
+
+    Tables come last: a pipeline without its checkpoint continues where they end, and a topic cannot say that it lacks a batch.
+    """
     added = {}
+    staged.sort(key=lambda each: each[0].eager)
     while staged:
         sink, rows = staged.pop(0)
         added[sink.name] = rows.commit()

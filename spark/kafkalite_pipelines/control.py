@@ -65,9 +65,16 @@ def supervise(
 
     place = own(pipeline)
     with only_one(pipeline):
+        _check_owner(pipeline, place)
         place.remove(_STOP)
         results: list[BatchResult] = []
-        run = {"pid": os.getpid(), "host": socket.gethostname(), "started": _now(), "state": "running"}
+        run = {
+            "name": pipeline.name,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "started": _now(),
+            "state": "running",
+        }
         place.write(_RUN, json.dumps(run))
         try:
             query = start(pipeline, spark, results.append)
@@ -81,6 +88,16 @@ def supervise(
             raise
         place.write(_RUN, json.dumps(run | {"state": "ended", "updated": _now()}))
     return 0
+
+
+def _check_owner(pipeline: Pipeline, place: Place) -> None:
+    """Raises PipelineError: another pipeline has run with this checkpoint. Its tables know it by its name."""
+    last = place.read_json(_RUN) or {}
+    owner = last.get("name", pipeline.name)
+    if owner != pipeline.name:
+        raise PipelineError(
+            f"checkpoint: {pipeline.place(pipeline.checkpoint)} is that of pipeline {owner}; {pipeline.name} needs one of its own"
+        )
 
 
 class _Received(list["BatchResult"]):

@@ -44,6 +44,8 @@ def overview(pipeline: Pipeline, file: Path) -> dict[str, Any]:
 def _state(sink: Sink, recorded: Recorded | None) -> str:
     if isinstance(sink, TopicSink):  # the brokers know its batches
         return sink.delivery
+    if recorded is not None and not recorded.offsets:
+        return "has batches whose end its log no longer names"
     return "new" if recorded is None else f"has batch {recorded.number} of query {recorded.query[:8]}"
 
 

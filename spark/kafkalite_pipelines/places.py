@@ -45,6 +45,13 @@ class Place:
         if files.get_file_info(f"{base}/{name}").type == FileType.File:
             files.delete_file(f"{base}/{name}")
 
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or a directory of this name."""
+        from pyarrow.fs import FileType
+
+        files, base = self._open()
+        return bool(files.get_file_info(f"{base}/{name}").type != FileType.NotFound)
+
     def make(self) -> None:
         """The directory, if it does not exist."""
         files, base = self._open()

@@ -65,6 +65,11 @@ def resume_from(pipeline: Pipeline, sinks: list[OpenSink]) -> Mapping[str, Mappi
     found = {sink.name: recorded for sink in sinks if (recorded := sink.recorded()) is not None}
     if not found:
         return None
+    for name in [name for name, recorded in found.items() if not recorded.offsets]:
+        raise PipelineError(
+            f"{pipeline.name} has no checkpoint, and the log of {name} no longer says where its batches end: "
+            "bring the checkpoint back, or give the pipeline another name or an empty table"
+        )
     ends = {str(sorted((t, sorted(p.items())) for t, p in each.offsets.items())) for each in found.values()}
     tables = [sink.name for sink in sinks if sink.eager]
     if len(ends) > 1 or len(found) < len(tables):

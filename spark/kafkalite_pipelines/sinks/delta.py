@@ -33,8 +33,11 @@ log = logging.getLogger("kafkalite_pipelines")
 
 #: In commits' information.
 _PIPELINE = "kafkalite"
-#: How far back the newest batch of a pipeline is looked for, one file each: first where it usually is.
-_COMMITS = (10, 1000)
+#: How far back the newest batch of a pipeline is looked for, one file each: where it usually is, and in tables whose commits do not
+#: say where it is (`_newest`).
+_COMMITS, _OLD_COMMITS = 10, 1000
+#: How many versions behind the one that a commit expected it may have become.
+_LATER = 100
 
 
 class DeltaSinkTable:
@@ -67,12 +70,32 @@ class DeltaSinkTable:
         table = self.table()
         if table is None:
             return None
-        for most in _COMMITS:
-            for commit in table.history(most):
-                value = commit.get(_PIPELINE)
-                found = json.loads(value) if isinstance(value, str) else value
-                if found and found["pipeline"] == self._pipeline.name:
-                    return Recorded(found["query"], found["batch"], found["offsets"])
+        if (found := self._record_among(table.history(_COMMITS))) is not None:
+            return found
+        version = table.transaction_version(_newest(self._pipeline.name))
+        if version is None:
+            return self._record_among(table.history(_OLD_COMMITS))
+        return self._recorded_from(version, table.version())
+
+    def _recorded_from(self, version: int, last: int) -> Recorded:
+        """The record in the commit that expected to become `version`."""
+        for number in range(version, min(version + _LATER, last + 1)):
+            try:
+                then = DeltaTable(self.location, version=number, storage_options=self.storage or None)
+                found = self._record_among(then.history(1))
+            except DeltaError:
+                break  # the log's files are removed after a time, by default of 30 days
+            if found is not None:
+                return found
+        return Recorded("", -1, {})
+
+    def _record_among(self, commits: list[dict[str, Any]]) -> Recorded | None:
+        """That of the first commit that is one of this pipeline's."""
+        for commit in commits:
+            value = commit.get(_PIPELINE)
+            found = json.loads(value) if isinstance(value, str) else value
+            if found and found["pipeline"] == self._pipeline.name:
+                return Recorded(found["query"], found["batch"], found["offsets"])
         return None
 
     def stage(self, rows: DataFrame, batch: Batch) -> Staged:
@@ -174,7 +197,8 @@ class DeltaSinkTable:
             opener=functools.partial(_open, self.storage) if "://" in self.location else None,
         )
 
-    def commit_properties(self, batch: Batch) -> CommitProperties:
+    def commit_properties(self, batch: Batch, version: int) -> CommitProperties:
+        """`version`: that of the table, which the commit follows."""
         value = {
             "pipeline": batch.pipeline,
             "query": batch.query,
@@ -183,7 +207,10 @@ class DeltaSinkTable:
         }
         return CommitProperties(
             custom_metadata={_PIPELINE: json.dumps(value, separators=(",", ":"))},
-            app_transactions=[Transaction(application(batch), batch.number)],
+            app_transactions=[
+                Transaction(application(batch), batch.number),
+                Transaction(_newest(batch.pipeline), version + 1),
+            ],
         )
 
     def commit(self, batch: Batch, change: Any) -> int:
@@ -195,7 +222,7 @@ class DeltaSinkTable:
             last = table.transaction_version(application(batch))
             if last is not None and last >= batch.number:
                 return 0
-            rows: int = change(table, self.commit_properties(batch))
+            rows: int = change(table, self.commit_properties(batch, table.version()))
             return rows
 
         return commit_batch(self.name, batch.number, attempt, CommitFailedError)
@@ -237,6 +264,12 @@ def maintained(name: str, table: DeltaTable, plan: Any) -> str | None:
 def application(batch: Batch) -> str:
     """The name in Delta's transaction entries. A new checkpoint counts its batches from 0 under a new name."""
     return f"kafkalite/{batch.pipeline}/{batch.query}"
+
+
+def _newest(pipeline: str) -> str:
+    """The name in Delta's transaction entries whose version is that of the table with the pipeline's newest batch, or a little less:
+    the table keeps it when the files of its log with the batch's offsets are far back."""
+    return f"kafkalite/{pipeline}"
 
 
 class _DeltaAppend:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from kafkalite_pipelines.definition import ParquetSink, Pipeline
 from kafkalite_pipelines.places import Place
 from kafkalite_pipelines.sinks import partitions, writing
 from kafkalite_pipelines.sinks.keyed import without_deletions
-from kafkalite_pipelines.sinks.sink import Batch, Recorded, merged_json
+from kafkalite_pipelines.sinks.sink import Batch, Recorded, merged_json, prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,6 +40,12 @@ class ParquetFiles:
 
     def recorded(self) -> Recorded | None:
         value = self.place.read_json(self.last)
+        if (
+            value is not None
+            and "before" in value
+            and not self.place.exists(_directory(value["query"], value["number"]))
+        ):
+            value = value["before"]  # it died before the rename
         return None if value is None else Recorded(value["query"], value["number"], value["offsets"])
 
     def stage(self, rows: DataFrame, batch: Batch) -> _StagedFiles:
@@ -71,20 +78,22 @@ class _StagedFiles:
         self._files = files
 
     def commit(self) -> int:
-        """The last rename makes the batch visible; what ran before under the same number is replaced by the same records."""
+        """The last rename makes the batch visible, and the record in front of it true: which batch, and what counts without it."""
         place, batch = self._sink.place, self._batch
         recorded = self._sink.recorded()
         if recorded is not None and recorded.has(batch):
             self.discard()
             return 0
-        name, complete = f"batch={batch.prefix}", f"{_staging(batch)}-complete"
+        name, complete = _directory(batch.query, batch.number), f"{_staging(batch)}-complete"
         place.remove_tree(complete)
         for file in self._files:
             place.move(f"{_staging(batch)}/{file.path}", f"{complete}/{file.path}")
-        place.remove_tree(name)
-        if self._files:
-            place.move(complete, name)
+        place.remove_tree(name)  # of a version that wrote the record behind the rename
         last = {"query": batch.query, "number": batch.number, "offsets": json.loads(merged_json(batch.offsets))}
+        if self._files:
+            before = None if recorded is None else dataclasses.asdict(recorded)
+            place.write(self._sink.last, json.dumps(last | {"before": before}))
+            place.move(complete, name)
         place.write(self._sink.last, json.dumps(last))
         self.discard()
         return sum(file.rows for file in self._files)
@@ -99,3 +108,8 @@ class _StagedFiles:
 
 def _staging(batch: Batch) -> str:
     return f"_staging/{batch.prefix}"
+
+
+def _directory(query: str, number: int) -> str:
+    """Of a batch that is complete."""
+    return f"batch={prefix(query, number)}"

@@ -25,7 +25,7 @@ class Batch:
     @property
     def prefix(self) -> str:
         """Of the names of its files."""
-        return f"{self.query[:8]}-{self.number:08d}"
+        return prefix(self.query, self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Recorded:
 
     query: str
     number: int
+    #: Empty: it has batches of the pipeline, and no longer says where they end.
     offsets: Mapping[str, Mapping[str, int]]
 
     def has(self, batch: Batch) -> bool:
@@ -73,6 +74,10 @@ class OpenSink(Protocol):
     def maintain(self) -> str | None:
         """Compact, expire: if it is due. What was done, in words."""
         ...
+
+
+def prefix(query: str, number: int) -> str:
+    return f"{query[:8]}-{number:08d}"
 
 
 def merged_json(offsets: Mapping[str, Mapping[str, int]]) -> str:

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalite_cli.pipeline.command import pipeline
-from kafkalite_pipelines import load
-from kafkalite_pipelines.control import own
+from kafkalite_pipelines import PipelineError, load
+from kafkalite_pipelines.control import own, supervise
 from kafkalite_pipelines.template import template
 
 
@@ -88,3 +88,12 @@ def test_a_backfill_into_a_place_of_the_file_itself_is_refused(
 def test_init_into_a_directory_that_does_not_exist(tmp_path: Path) -> None:
     result = CliRunner().invoke(pipeline, ["init", str(tmp_path / "nowhere" / "a.toml")])
     assert "a.toml cannot be written: No such file or directory" in str(result.exception)
+
+
+def test_a_checkpoint_of_another_pipeline(file: Path) -> None:
+    """It was continued: from the other one's offsets, under a name that the tables do not know."""
+    own(load(file)).write("run.json", json.dumps({"name": "other", "state": "ended"}))
+    with pytest.raises(
+        PipelineError, match=r"checkpoint: .*/flights is that of pipeline other; flights needs one of its own"
+    ):
+        supervise(load(file), object())

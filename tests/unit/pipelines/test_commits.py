@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -13,8 +16,11 @@ pytest.importorskip("deltalake")
 from deltalake import DeltaTable, write_deltalake
 from deltalake import Schema as DeltaSchema
 
-from kafkalite_pipelines import DeltaSink, ParquetSink, Pipeline, Source
+from kafkalite_pipelines import DeltaSink, ParquetSink, Pipeline, PipelineError, Source
+from kafkalite_pipelines.batches import commit
 from kafkalite_pipelines.definition import DELETED
+from kafkalite_pipelines.places import Place
+from kafkalite_pipelines.run import resume_from
 from kafkalite_pipelines.sinks import writing
 from kafkalite_pipelines.sinks.delta import DeltaSinkTable, _DeltaAppend
 from kafkalite_pipelines.sinks.delta_keyed import KeyedDeltaTable, _Merged
@@ -146,6 +152,98 @@ def test_plain_files_have_the_last_batch_of_each_pipeline(tmp_path: Path) -> Non
         assert recorded is not None and recorded.number == number and recorded.has(batch(name, number))
     assert ds.dataset(tmp_path / "files").count_rows() == 6
     assert list((tmp_path / "files" / "_staging").iterdir()) == []
+
+
+@pytest.mark.parametrize("at", ["the record", "the rename", "the record behind it"])
+def test_plain_files_that_die_around_their_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    """Dead between rename and record, and without its checkpoint, a pipeline wrote the batch again."""
+    sink = ParquetSink("files")
+    files = ParquetFiles(Pipeline("p", {}, Source(("t",)), (sink,), directory=tmp_path), sink)
+
+    def staged(number: int) -> _StagedFiles:
+        ours = batch("p", number)
+        target = writing.Target(f"{files.location}/{_staging(ours)}", ROWS.schema, ())
+        return _StagedFiles(files, ours, writing.files_of(ROWS, target, ours.prefix, ()))
+
+    def visible() -> int:
+        return int(ds.dataset(tmp_path / "files").count_rows())
+
+    assert staged(0).commit() == 2
+    write, move = Place.write, Place.move
+    died: list[str] = []
+
+    def dies(*, when: bool) -> None:
+        if when and not died:
+            died.append(at)
+            raise KeyboardInterrupt
+
+    def writes(place: Place, name: str, text: str) -> None:
+        dies(when=at == "the record" or (at == "the record behind it" and "before" not in json.loads(text)))
+        write(place, name, text)
+
+    def moves(place: Place, name: str, to: str) -> None:
+        dies(when=at == "the rename" and to.startswith("batch="))
+        move(place, name, to)
+
+    monkeypatch.setattr(Place, "write", writes)
+    monkeypatch.setattr(Place, "move", moves)
+    with pytest.raises(KeyboardInterrupt):
+        staged(1).commit()
+    recorded = files.recorded()
+    assert recorded is not None and (recorded.number, visible()) == ((1, 4) if at == "the record behind it" else (0, 2))
+    staged(1).commit()
+    recorded = files.recorded()
+    assert recorded is not None and recorded.number == 1 and visible() == 4
+    staged(2).commit()
+    recorded = files.recorded()
+    shutil.rmtree(tmp_path / "files" / f"batch={batch('p', 2).prefix}")  # no longer wanted: the record stays
+    assert files.recorded() == recorded
+
+
+def test_a_delta_table_says_where_a_pipeline_ends_behind_many_commits_of_others(tmp_path: Path) -> None:
+    """Behind 1,000 of them its batches were written again, if its checkpoint was lost."""
+    sink = DeltaSink("t")
+    pipeline = Pipeline("p", {}, Source(("t",)), (sink,), directory=tmp_path)
+    table = DeltaSinkTable(pipeline, sink)
+    write_deltalake(table.location, ROWS)
+    for number in range(2):
+        present = table.table()
+        assert present is not None
+        files = writing.files_of(ROWS, table._target(present), "prefix", ())
+        assert _DeltaAppend(table, batch("p", number), files).commit() == 2
+    newest = table.location + "/_delta_log/00000000000000000002.json"
+    for _ in range(12):
+        write_deltalake(table.location, ROWS, mode="append")
+    present = table.table()
+    assert present is not None
+    present.create_checkpoint()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kafkalite_pipelines.sinks.delta._OLD_COMMITS", 0)
+        recorded = table.recorded()
+        assert recorded is not None and (recorded.number, recorded.offsets) == (1, {"t": {"0": 1}})
+        for file in sorted(Path(newest).parent.glob("*.json"))[:4]:
+            file.unlink()  # as a clean-up of the log does
+        lost = table.recorded()
+        assert lost is not None and not lost.has(batch("p", 0))
+        with pytest.raises(PipelineError, match="the log of Delta table t no longer says where its batches end"):
+            resume_from(pipeline, [table])
+
+
+def test_tables_are_committed_after_topics() -> None:
+    """A topic cannot say that it lacks a batch; a pipeline that lost its checkpoint begins where its tables end."""
+    done: list[str] = []
+
+    class Sink:
+        def __init__(self, name: str, *, eager: bool) -> None:
+            self.name, self.eager = name, eager
+
+        def commit(self) -> int:
+            done.append(self.name)
+            return 1
+
+    sinks: list[Any] = [Sink("a", eager=True), Sink("b", eager=False), Sink("c", eager=True)]
+    assert commit([(sink, sink) for sink in sinks]) == {"a": 1, "b": 1, "c": 1}
+    assert done == ["b", "a", "c"]
 
 
 def test_a_round_of_maintenance_is_due_over_restarts(tmp_path: Path) -> None:
