@@ -158,6 +158,10 @@ def _bounds(pipeline: Pipeline, wanted: Range) -> tuple[Ends, Ends]:
         last = cluster.latest(partitions)
     except KafkaliteError as error:
         raise PipelineError(str(error)) from None
+    if not any(found[0][tp] < found[1][tp] for tp in partitions) and any(
+        found[1][tp] < found[0][tp] for tp in partitions
+    ):
+        raise PipelineError("the range ends before it begins")
     begins = {tp: min(max(offset, first[tp]), last[tp]) for tp, offset in found[0].items()}
     return begins, {tp: min(max(offset, begins[tp]), last[tp]) for tp, offset in found[1].items()}
 

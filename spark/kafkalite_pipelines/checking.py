@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalite_pipelines.definition import DeltaSink, IcebergSink, ParquetSink, Pipeline, PipelineError, SqlStep
@@ -20,10 +21,10 @@ _ICEBERG = (*_ARROW, "s3a", "s3n", "oss", "wasb", "wasbs", "hf")
 
 def problems_around(pipeline: Pipeline) -> list[str]:
     """A line for each mistake that is found without Spark and without a connection."""
-    return [*missing_functions(pipeline), *_unknown_schemes(pipeline), *_catalogs_without_address(pipeline)]
+    return [*missing_functions(pipeline), *_wrong_places(pipeline), *_catalogs_without_address(pipeline)]
 
 
-def _unknown_schemes(pipeline: Pipeline) -> list[str]:
+def _wrong_places(pipeline: Pipeline) -> list[str]:
     places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", pipeline.checkpoint, _ARROW)]
     for number, sink in enumerate(pipeline.sinks, 1):
         if isinstance(sink, ParquetSink):
@@ -35,9 +36,16 @@ def _unknown_schemes(pipeline: Pipeline) -> list[str]:
     problems = []
     for key, place, known in places:
         scheme, separator, _ = place.partition("://")
+        if not separator and (file := _file_on_the_way(Path(pipeline.place(place)))) is not None:
+            problems.append(f"{key}: {file} is a file, and a directory is needed there")
         if separator and scheme not in known:
             problems.append(f"{key}: {scheme}:// is not a file system that can be written to ({', '.join(known)})")
     return problems
+
+
+def _file_on_the_way(place: Path) -> Path | None:
+    """The file, if any, in whose place there would have to be a directory."""
+    return next((each for each in (place, *place.parents) if each.exists() and not each.is_dir()), None)
 
 
 def _catalogs_without_address(pipeline: Pipeline) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -27,8 +28,8 @@ from kafkalite_pipelines.definition import (
 )
 from kafkalite_pipelines.reading_decode import COLUMN, read_decode
 from kafkalite_pipelines.reading_whole import check_whole
-from kafkalite_pipelines.sections import Section, kind, shown
 from kafkalite_pipelines.redaction import secrets_in, without
+from kafkalite_pipelines.sections import Section, kind, shown
 from kafkalite_pipelines.sinks.partitions import PARTITION_BY
 from kafkalite_pipelines.sql import reads_input
 
@@ -140,7 +141,9 @@ def _kafka(top: Section) -> dict[str, str]:
     servers = kafka.get("bootstrap.servers", "")
     given = top.any("kafka")
     if isinstance(given, Mapping) and not servers and not any(p.startswith("kafka.bootstrap") for p in top.problems):
-        top.problem("kafka.bootstrap.servers", 'is missing: "host:9092", several separated by commas')
+        close = difflib.get_close_matches("bootstrap.servers", kafka, 1)
+        instead = f"; there is {close[0]}" if close else ""
+        top.problem("kafka.bootstrap.servers", f'is missing: "host:9092", several separated by commas{instead}')
     for server in filter(None, servers.split(",")):
         host, _, port = server.strip().rpartition(":")
         if not _HOST.fullmatch(host) or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:

@@ -11,6 +11,8 @@ from typing import Any
 _TOP = ("name", "trigger", "checkpoint", "master")
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+#: 100 years: Spark counts milliseconds, and so do times that are added to these.
+_LONGEST_S = 36_500 * 86400
 _SIZE = re.compile(r"(\d{1,12})\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)?")
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
@@ -79,7 +81,9 @@ class Section:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self.problem(key, f"must be a whole number, not {kind(value)}")
+            self.problem(
+                key, f"must be a whole number, not {shown(value) if isinstance(value, float) else kind(value)}"
+            )
             return None
         if not least <= value <= most:
             self.problem(key, f"must be {least} or more, not {value}" if value < least else f"must be {most} at most")
@@ -143,8 +147,9 @@ class Section:
             self.problem(key, f"must be a duration such as {examples}, not {shown(value)}")
             return default
         seconds = float(found[1]) * _SECONDS[found[2]]
-        if seconds < least:
-            self.problem(key, f"must be {least:g} s or more, not {shown(value)}")
+        if not least <= seconds <= _LONGEST_S:
+            limit = f"{least:g} s or more" if seconds < least else f"{_LONGEST_S // 86400} days at most"
+            self.problem(key, f"must be {limit}, not {shown(value)}")
             return default
         return seconds
 

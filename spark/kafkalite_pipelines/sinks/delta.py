@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,9 @@ class DeltaSinkTable:
             return DeltaTable(self.location, storage_options=self.storage or None)
         except TableNotFoundError:
             return None
-        except DeltaError as error:
-            raise PipelineError(f"{self.name} cannot be opened: {error}") from error
+        except (DeltaError, OSError) as error:  # that of an object store has colours of a terminal
+            said = " ".join(re.sub(r"(\x1b|\\x1b)\[[0-9;]*m", "", str(error)).split())
+            raise PipelineError(f"{self.name} cannot be opened: {said}") from error
 
     def recorded(self) -> Recorded | None:
         table = self.table()

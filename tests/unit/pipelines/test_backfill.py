@@ -49,3 +49,41 @@ def test_a_range_continues_with_new_credentials(tmp_path: Path, monkeypatch: pyt
     assert opened(tmp_path, *sinks("secret two")) == first
     with pytest.raises(PipelineError, match="the name of another range or target"):
         opened(tmp_path, *sinks("secret two")[:3], TopicSink("other"))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "line"),
+    [((5, 9), (2, 9), "the range ends before it begins"), ((5, 1), (2, 9), None), ((5, 9), (5, 9), None)],
+)
+def test_a_range_that_ends_before_it_begins(
+    begin: tuple[int, int], end: tuple[int, int], line: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was said to have no records, or to be finished."""
+    both = [Tp("t", 0), Tp("t", 1)]
+
+    class Reader:
+        def __init__(self, offsets: tuple[int, int]) -> None:
+            self.options = self
+            self.starting = dict(zip(both, offsets, strict=True))
+
+        def partitions(self) -> list[Tp]:
+            return both
+
+        def start_offsets(self, _: list[Tp], starting: dict[Tp, int]) -> dict[Tp, int]:
+            return starting
+
+        def earliest(self, _: list[Tp]) -> dict[Tp, int]:
+            return dict.fromkeys(both, 0)
+
+        def latest(self, _: list[Tp]) -> dict[Tp, int]:
+            return dict.fromkeys(both, 9)
+
+    readers = iter([Reader(begin), Reader(end)])
+    monkeypatch.setattr(backfill, "connected", lambda *_: next(readers))
+    pipeline = Pipeline("p", {}, Source(("t",)), ())
+    if line is not None:
+        with pytest.raises(PipelineError, match=line):
+            backfill._bounds(pipeline, backfill.Range("any", "any"))
+    else:
+        begins, ends = backfill._bounds(pipeline, backfill.Range("any", "any"))
+        assert all(begins[tp] <= ends[tp] for tp in both)

@@ -47,3 +47,20 @@ def test_places_and_catalogs(sink: dict[str, Any], line: str | None, monkeypatch
 def test_the_place_of_the_checkpoint(tmp_path: Path) -> None:
     pipeline = parse(described({"format": "parquet", "path": "t"}, checkpoint="nfs://h/c"), tmp_path)
     assert problems_around(pipeline) == [f"checkpoint: nfs:// is not a file system that can be written to {_ARROW}"]
+
+
+@pytest.mark.parametrize(
+    ("sink", "more", "key"),
+    [
+        ({"format": "parquet", "path": "taken"}, {}, "sinks[1].path"),
+        ({"format": "delta", "path": "taken/below"}, {}, "sinks[1].path"),
+        ({"format": "iceberg", "table": "t", "warehouse": "taken"}, {}, "sinks[1].warehouse"),
+        ({"format": "topic", "topic": "out"}, {"checkpoint": "taken/p"}, "checkpoint"),
+    ],
+)
+def test_a_file_where_a_directory_is_needed(
+    sink: dict[str, Any], more: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").touch()
+    line = f"{key}: {tmp_path / 'taken'} is a file, and a directory is needed there"
+    assert problems_around(parse(described(sink, **more), tmp_path)) == [line]

@@ -279,6 +279,9 @@ WRONG = [
     ("[[sinks]]", '[dead_letters]\ntopic = "_schemas"\n[[sinks]]', "dead_letters.topic: _schemas is one of the brokers' own topics"),
     ("[[sinks]]", '[[sinks]]\nformat = "delta"\npath = "a"\n[[sinks]]\nformat = "parquet"\npath = "a/b"\n[[sinks]]', "sinks[2].path: is inside the path of sinks[1]"),
     ("[[sinks]]", '[[sinks]]\nformat = "delta"\npath = "checkpoints"\n[[sinks]]', "checkpoint: is inside the path of sinks[1]"),
+    ('"bootstrap.servers" = ', "bootstrap_servers = ", 'kafka.bootstrap.servers: is missing: "host:9092", several separated by commas; there is bootstrap_servers'),
+    ('topics = ["flights"]', 'topics = ["flights"]\nmax_records = 1.5', "source.max_records: must be a whole number, not 1.5"),
+    ('name = "flights"', 'name = "flights"\ntrigger = "999999999d"', "trigger: must be 36500 days at most, not '999999999d'"),
     ("[[sinks]]", '[[steps]]\nsql = "SELECT \'input\' AS kind FROM flights"\n[[sinks]]', "steps[1].sql: reads from input, the rows of the step before: SELECT … FROM input"),
 ]  # fmt: skip
 
