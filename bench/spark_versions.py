@@ -32,18 +32,19 @@ MAVEN = Path.home() / ".m2" / "repository"
 JOB = Path(__file__).with_name("spark_versions_job.py")
 PLACES = ("local", "cluster", "connect")
 CHECKS = ("writer", "reader", "stream", "pipeline", "jars")
-#: Iceberg's and Delta's newest artefacts that Maven has, by Spark's version. There are none for 4.2 and 4.3.
+#: Iceberg's and Delta's newest artefacts that Maven has, by Spark's version. Iceberg has none for 4.2, and neither has one for 4.3.
 JARS = {
     "4.0": (
         "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
-        "io.delta:delta-spark_4.0_2.13:4.1.0",
-        "io.delta:delta-storage:4.1.0",
+        "io.delta:delta-spark_4.0_2.13:4.4.0",
+        "io.delta:delta-storage:4.4.0",
     ),
     "4.1": (
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-        "io.delta:delta-spark_4.1_2.13:4.1.0",
-        "io.delta:delta-storage:4.1.0",
+        "io.delta:delta-spark_4.1_2.13:4.4.0",
+        "io.delta:delta-storage:4.4.0",
     ),
+    "4.2": ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0"),
 }
 NO_JARS = "no artefact"
 #: What was found -> what the table says; everything else is an error.
@@ -98,6 +99,8 @@ spark = (
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog").getOrCreate()
 )
 for name, path in (("iceberg", sys.argv[1]), ("delta", sys.argv[2])):
+    if f"{name}-spark" not in sys.argv[3]:
+        continue
     print(*spark.read.format(name).load(path).selectExpr("count(*)", "sum(n)").collect()[0])
 """
 
@@ -172,8 +175,9 @@ class Spark:
         jars = ",".join(map(str, jar_files(wanted)))
         given = [str(max(metadata)), str(self.scratch / f"{name}.delta"), jars]
         code, out, err = self.called([str(self.python), "-c", BY_JARS, *given])
-        found = out.split("\n")[-3:-1]
-        return None if found == [EXPECTED, EXPECTED] else f"ended with {code}, {found}: {_last(err)}"
+        expected = [EXPECTED] * sum(any(f":{name}-spark" in each for each in wanted) for name in ("iceberg", "delta"))
+        found = out.split("\n")[-1 - len(expected) : -1]
+        return None if found == expected else f"ended with {code}, {found}: {_last(err)}"
 
     def called(self, command: list[str]) -> tuple[int, str, str]:
         try:
