@@ -19,6 +19,7 @@ from kafkalite.model import (
     is_under_replicated,
 )
 from kafkalite.replica import doubts
+from kafkalite.replica.decisions.isr import holding_up
 from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 MAX_DETAILS = 20
 #: Replicas described between two yields: about a millisecond.
 _STEP = 100
+#: The share of replica.lag.time.max.ms after which a member of the ISR that holds up acks=all is reported: a follower without a problem takes far less.
+_SLOW_SHARE = 3
 
 
 class Describing:
@@ -50,6 +53,7 @@ class Describing:
         open_transactions: OpenTransactions,
         clock: Clock,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
+        lag_time_max_ms: int,
     ) -> None:
         self._logs = logs
         self._metadata = metadata
@@ -59,6 +63,7 @@ class Describing:
         self._open_transactions = open_transactions
         self._clock = clock
         self._identity = identity
+        self._slow_ms = lag_time_max_ms // _SLOW_SHARE
         self._since: dict[tuple[str, str], int] = {}
 
     def describe(
@@ -193,6 +198,9 @@ class Describing:
                 report("partition.offline", name, f"{name} has no leader")
                 if partition.is_doubtful:
                     report("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
+            if leader is not None and (waits_for := self._waits_for(partition, leader)):
+                detail = f"{name}: records wait for replicas that do not fetch them: {', '.join(map(str, waits_for))}"
+                report("partition.waits", name, detail)
             late = self._open_transactions.late(partition) if leader is not None else None
             if late is not None:
                 report("transaction.late", name, f"{name}: {late.text()}")
@@ -218,6 +226,15 @@ class Describing:
             if not (stray.is_requested or is_known) and self._metadata.controller_epoch >= 0:
                 detail = f"{stray.path}: of an earlier topic {key.topic}, which was not deleted by a request"
                 report("replica.kept", str(key), detail)
+
+    def _waits_for(self, partition: Partition, leader: PartitionLeader) -> tuple[BrokerId, ...]:
+        now_ms = self._hosted.now_ms()
+        found = holding_up(leader, at_ms=now_ms, longer_than_ms=self._slow_ms)
+        if found:
+            behind_ms = now_ms - min(leader.followers[each].last_caught_up_ms for each in found)
+            since_ms = self._clock.wall_ms() - behind_ms
+            self._since.setdefault(("partition.waits", str(partition.topic_partition)), since_ms)
+        return found
 
     def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
         """Replicas that a reassignment is adding. The controller updates all nodes when it is over."""

@@ -76,6 +76,11 @@ ADVICE = {
         "acks=all is refused until enough replicas have caught up; reads continue; replicas join the ISR when they have caught up",
         "bring back the brokers that are missing from the ISR, or move the replica to another broker: `admin reassign`",
     ),
+    "partition.waits": Advice(
+        "producers with acks=all wait until the replica fetches, or until it leaves the ISR: at the latest one and a half times "
+        "replica.lag.time.max.ms after it last had all records",
+        "if it comes again: check the network between the leader and the broker that does not fetch, and the disk of that broker",
+    ),
     "replica.last_copy_damaged": Advice(
         "it stays the leader and serves the valid records; records after the damage cannot be read",
         "do not remove its files: no other in-sync replica has these records. Copy them, check the disk, and restore the "

@@ -18,6 +18,7 @@ MEANS = {
     "partition.fenced": "A leader accepts no records, because it cannot exclude that another one was elected without its knowledge.",
     "topic.vanished": "A topic's znodes disappeared although nobody requested its deletion.",
     "partition.under_min_isr": "The ISR is smaller than `min.insync.replicas`.",
+    "partition.waits": "A member of the ISR has not fetched the newest records for a third of `replica.lag.time.max.ms`, and acks=all waits for it; the controller reaches its broker.",
     "replica.last_copy_damaged": "A read found damaged records in the only replica that is in sync.",
     "replica.offline": "A replica's log is not in service; its broker continues without it.",
     "replica.damaged": "A read found records with a wrong checksum in a replica; another one is in sync.",

@@ -12,12 +12,29 @@ from enum import Enum
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, LeaderAndIsr, LeaderEpoch, PartitionEpoch
-from kafkalite.replica.decisions.leader import FollowerProgress, PartitionLeader, update_maximal_isr
+from kafkalite.replica.decisions.leader import NEVER_MS, FollowerProgress, PartitionLeader, update_maximal_isr
 
 
 def is_lagging(follower: FollowerProgress, *, at_ms: int, lag_time_max_ms: int) -> bool:
     """Whether a member of the ISR must leave: it has not had all of the leader's log for the whole lag time."""
     return at_ms - follower.last_caught_up_ms > lag_time_max_ms
+
+
+def holding_up(leader: PartitionLeader, *, at_ms: int, longer_than_ms: int) -> tuple[BrokerId, ...]:
+    """Members of the ISR that have not had all of the leader's log for longer than this, while records wait to be committed.
+
+    Producers with acks=all wait for them, until they have the records or leave the ISR.
+    """
+    if leader.high_watermark >= leader.log_end_offset:
+        return ()
+    return tuple(
+        replica
+        for replica in leader.committed_isr
+        if (follower := leader.followers.get(replica)) is not None
+        and follower.log_end_offset < leader.log_end_offset
+        and follower.last_caught_up_ms != NEVER_MS  # it has just restarted
+        and is_lagging(follower, at_ms=at_ms, lag_time_max_ms=longer_than_ms)
+    )
 
 
 def may_join(

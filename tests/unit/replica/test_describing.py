@@ -5,7 +5,8 @@ import dataclasses
 
 import pytest
 
-from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
+from kafkalite.errors import ErrorCode
+from kafkalite.model import BrokerId, LeaderEpoch, TopicPartition, is_under_replicated
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 
 TP = TopicPartition("t", 0)
@@ -55,3 +56,26 @@ async def test_health_and_metrics_pass_over_what_a_reassignment_adds(make_cluste
     assert node.manager.describing.counts()["UnderReplicatedPartitions"] == 1
     (problem,) = [each for each in node.manager.describing.problems() if each.what == "partition.under_replicated"]
     assert problem.detail == "t-0: not in sync: 3"
+
+
+async def test_a_member_that_holds_up_acks_is_reported_before_it_leaves_the_isr(make_cluster, until):
+    """Two nodes do not reach each other, and the controller reaches both."""
+    cluster = await make_cluster(3, **{"replica.lag.time.max.ms": 60_000})
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    state = cluster.decide(TP, leader=1, isr=(1, 2, 3), epoch=0, replicas=(1, 2, 3))
+    for number in (1, 2, 3):
+        await cluster.command(number, state)
+    node = cluster.node(1)
+    leader = node.partition(TP).leader
+    await until(lambda: node.partition(TP).entries.keys() == {2, 3})
+    await cluster.command(3, dataclasses.replace(state, leader=BrokerId(-1), leader_epoch=LeaderEpoch(1)))
+    assert (await node.produce(TP, b"x", acks=1)).error == ErrorCode.NONE
+    await until(lambda: leader.followers[2].log_end_offset == 1)
+    assert node.manager.describing.problems() == ()
+    leader.followers[3].last_caught_up_ms -= 30_000
+    (problem,) = node.manager.describing.problems()
+    assert (problem.what, problem.subject) == ("partition.waits", "t-0")
+    assert problem.detail == "t-0: records wait for replicas that do not fetch them: 3"
+    assert 29_000 < node.env.clock.wall_ms() - problem.since_ms < 60_000
+    await cluster.command(3, cluster.decide(TP, leader=1, isr=(1, 2, 3), epoch=2, replicas=(1, 2, 3)))
+    await until(lambda: node.manager.describing.problems() == ())
