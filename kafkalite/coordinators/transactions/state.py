@@ -136,15 +136,11 @@ def init_producer(
 
 def _is_repeated_init(known: Transaction, expected_id: int, expected_epoch: int) -> bool:
     """Whether a client with these got the next ones already, and the response was lost."""
-    if expected_epoch != known.last_producer_epoch:
-        return False
-    if expected_id != known.producer_id and not (
+    if expected_epoch != known.last_producer_epoch or known.state is TransactionState.ONGOING:
+        return False  # what is open belongs to the one that has them
+    return expected_id == known.producer_id or (
         expected_id == known.previous_producer_id and expected_epoch == MAX_PRODUCER_EPOCH
-    ):
-        return False
-    if known.state is TransactionState.EMPTY:
-        return True
-    return known.client_version >= BUMPING_VERSION and known.state in (*PREPARED, *COMPLETE)
+    )
 
 
 def fence(known: Transaction, now: int, version: int = 0) -> Transaction:

@@ -224,8 +224,8 @@ def test_an_end_after_the_markers_is_repeated_with_the_epoch_before_only() -> No
     ("version", "state", "is_repeated"),
     [
         (2, TransactionState.COMPLETE_COMMIT, True), (2, TransactionState.COMPLETE_ABORT, True),
-        (1, TransactionState.COMPLETE_COMMIT, False), (1, TransactionState.COMPLETE_ABORT, False),
-        (2, TransactionState.ONGOING, False), (1, TransactionState.EMPTY, True),
+        (1, TransactionState.COMPLETE_COMMIT, True), (1, TransactionState.COMPLETE_ABORT, True),
+        (2, TransactionState.ONGOING, False), (1, TransactionState.ONGOING, False), (1, TransactionState.EMPTY, True),
     ],
 )  # fmt: skip
 def test_an_epoch_that_was_given_already(version: int, state: TransactionState, *, is_repeated: bool) -> None:
