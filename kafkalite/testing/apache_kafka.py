@@ -25,8 +25,8 @@ NEWEST_VERSION = "4.4.0"
 CLIENT_VERSION = "4.4.0"
 #: A Java client of 2019 (of 2.1).
 OLDEST_CLIENT_VERSION = "2.1.1"
-#: The newest whose Connect with file connectors, MirrorMaker and tests are in the registry.
-SERVICES_VERSION = "4.3.1"
+#: The newest of which the registry has everything: of NEWEST_VERSION it lacks MirrorMaker, file connectors and tests.
+COMPLETE_VERSION = "4.3.1"
 #: What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM.
 SERVER_FLAGS = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
@@ -35,7 +35,8 @@ SERVER_FLAGS = (
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 _SERVER = ("kafka_2.13", "kafka-tools")
 _TOOLS = ("kafka_2.13", "kafka-tools", "kafka-streams")
-_SERVICES = (*_TOOLS, "connect-runtime", "connect-file", "connect-mirror")
+_SERVICES = (*_TOOLS, "connect-runtime")
+_MIRROR = (*_SERVICES, "connect-mirror")
 #: Of a server without tools: nothing that serves uses it, and the registry lacks it for some releases.
 _TOOLS_API = "org.apache.kafka:kafka-tools-api"
 #: The server brings one; without it the services say nothing.
@@ -80,18 +81,24 @@ def tools_class_path(cache: Path) -> str:
 
 
 def services_class_path(cache: Path) -> str:
-    """The class path of the tools, Streams, Connect and MirrorMaker of SERVICES_VERSION; fetched into `cache` if need be.
+    """The class path of the tools, Streams and Connect of NEWEST_VERSION with the file connectors of COMPLETE_VERSION.
 
-    Raises JarsMissing.
+    Fetched into `cache` if need be. Raises JarsMissing.
     """
-    return _filled(cache / f"kafka-services-{SERVICES_VERSION}", _of_kafka(SERVICES_VERSION, *_SERVICES))
+    wanted = [*_of_kafka(NEWEST_VERSION, *_SERVICES), Artifact("connect-file", COMPLETE_VERSION)]
+    return _filled(cache / f"kafka-services-{NEWEST_VERSION}", wanted)
+
+
+def mirror_class_path(cache: Path) -> str:
+    """The class path of MirrorMaker of COMPLETE_VERSION; fetched into `cache` if need be. Raises JarsMissing."""
+    return _filled(cache / f"kafka-mirror-{COMPLETE_VERSION}", _of_kafka(COMPLETE_VERSION, *_MIRROR))
 
 
 def streams_tests_class_path(cache: Path) -> str:
     """The class path of the programs of Kafka's system tests of Streams; fetched into `cache` if need be. Raises JarsMissing."""
-    tests = [Artifact(name, SERVICES_VERSION, classifier="test") for name in ("kafka-streams", "kafka-clients")]
-    wanted = [*_of_kafka(SERVICES_VERSION, "kafka-streams"), *tests]
-    return _filled(cache / f"kafka-streams-tests-{SERVICES_VERSION}", wanted)
+    tests = [Artifact(name, COMPLETE_VERSION, classifier="test") for name in ("kafka-streams", "kafka-clients")]
+    wanted = [*_of_kafka(COMPLETE_VERSION, "kafka-streams"), *tests]
+    return _filled(cache / f"kafka-streams-tests-{COMPLETE_VERSION}", wanted)
 
 
 def flink_class_path(cache: Path) -> str:

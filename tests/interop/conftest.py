@@ -22,6 +22,7 @@ import pytest
 from kafkalite.testing.apache_kafka import (
     class_path,
     flink_class_path,
+    mirror_class_path,
     services_class_path,
     spring_class_path,
     streams_tests_class_path,
@@ -148,12 +149,18 @@ def kafka_classes() -> str:
 
 @pytest.fixture(scope="session")
 def service_classes() -> str:
-    """The class path of Kafka Streams, Connect, MirrorMaker, and of our own programs in clients/java."""
+    """The class path of Kafka Streams, Connect, and of our own programs in clients/java."""
     jars = services_class_path(_base())
     sources = sorted((_HERE / "clients" / "java").glob("*.java"))
     directory = scratch("java", *sources)
     install(directory, ["javac", "-cp", jars, "-d", str(directory), *map(str, sources)])
     return f"{directory}{os.pathsep}{jars}"
+
+
+@pytest.fixture(scope="session")
+def mirror_classes() -> str:
+    """The class path of MirrorMaker."""
+    return mirror_class_path(_base())
 
 
 @pytest.fixture(scope="session")

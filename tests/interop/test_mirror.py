@@ -69,7 +69,9 @@ class _Mirror(JavaProcess):
         super().__init__("MirrorMaker", classes, main, [str(properties)], log_path)
 
 
-async def test_topics_go_between_apache_kafka_and_us_with_their_groups(service_classes: str, tmp_path: Path) -> None:
+async def test_topics_go_between_apache_kafka_and_us_with_their_groups(
+    service_classes: str, mirror_classes: str, tmp_path: Path
+) -> None:
     async def tool(main: str, *arguments: str, stdin: bytes = b"") -> str:
         return (await run_client(tool_command(service_classes, main, *arguments), stdin=stdin)).decode()
 
@@ -128,9 +130,7 @@ async def test_topics_go_between_apache_kafka_and_us_with_their_groups(service_c
         where = ("--bootstrap-server", new, "--topic", "returns")
         await tool(f"{_TOOLS}.TopicCommand", *where, "--create", "--partitions", "1", *configs)
         await send(new, 0, 5, "returns")
-        mirror = _Mirror(
-            service_classes, _properties(tmp_path / "mirror.properties", old, new), tmp_path / "mirror.log"
-        )
+        mirror = _Mirror(mirror_classes, _properties(tmp_path / "mirror.properties", old, new), tmp_path / "mirror.log")
         try:
             mirror.launch()
             # The group reads a part, while it is mirrored.
@@ -152,7 +152,7 @@ async def test_topics_go_between_apache_kafka_and_us_with_their_groups(service_c
             await asyncio.to_thread(mirror.kill)
             await send(old, 40, 20)
             altered = ("--entity-type", "topics", "--entity-name", "orders", "--add-config", "retention.ms=222222222")
-            await tool("kafka.admin.ConfigCommand", "--bootstrap-server", old, "--alter", *altered)
+            await tool(f"{_TOOLS}.ConfigCommand", "--bootstrap-server", old, "--alter", *altered)
             mirror.launch()
             await send(old, 60, 20)
             there = await seen_by(tool_command(service_classes, "ReadLines", new, "old.orders", "400"))

@@ -12,8 +12,8 @@ from kafkalite.testing.apache_kafka import (
     NEWEST_VERSION,
     KafkaCluster,
     java,
+    mirror_class_path,
     server_class_path,
-    services_class_path,
 )
 from tests.cluster.running import kafkalite
 from tests.documented.pages import ROOT, SHELL, fences
@@ -53,7 +53,7 @@ def test_the_page_moves_a_topic_and_its_group(tmp_path: Path) -> None:
         session.start_cluster("--nodes 3")
         session.write("mm2.properties", properties[1])
         session.program(
-            "connect-mirror-maker.sh", f'exec {java()} -Xmx512M -cp "{services_class_path(_base())}" {_MAIN} "$@"'
+            "connect-mirror-maker.sh", f'exec {java()} -Xmx512M -cp "{mirror_class_path(_base())}" {_MAIN} "$@"'
         )
         for fence in fences(text):
             if fence.language in SHELL:

@@ -194,7 +194,7 @@ _KAFKA_DIFFERENCES = (
 )  # fmt: skip
 #: How the clients below were tested.
 _SEEN_TO_RUN = (
-    "Apache Kafka's own services, version 3.9.1, three nodes, each a test of `make interop` (tests/interop). They have no "
+    "Apache Kafka's own services, three nodes, each a test of `make interop` (tests/interop). They have no "
     "settings for kafkalite; with a replication factor of -1 their own topics get `default.replication.factor`."
 )
 #: Services of Apache Kafka that run as clients, and the results.
@@ -212,7 +212,7 @@ _SERVICES = (
         ),
     ),
     (
-        "Kafka Streams",
+        "Kafka Streams 4.3.1",
         "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances restart without their state, from changelogs that the cleaner has compacted. Repartition topics are purged (DeleteRecords).",
     ),
     (
@@ -220,12 +220,12 @@ _SERVICES = (
         "`group.protocol=streams`, `exactly_once_v2`, a repartition topic, two stores with changelogs, one standby task each, two instances. One instance is killed with -9 and started again, the group's coordinator is killed, the other instance is stopped until its session expires: every count is there once and in order. The Admin of 4.4.0 lists, describes and deletes such groups.",
     ),
     (
-        "Kafka Connect",
-        "Distributed, two workers, `exactly.once.source.support=enabled`, topics created by Connect (`topic.creation.default.*`). Two file sources and a sink; a worker is killed with -9, then a broker: each line is in the topic once and in order, and the sink has all of them. Sinks are at least once, as with Kafka.",
+        "Kafka Connect 4.4.0",
+        "Distributed, two workers, `exactly.once.source.support=enabled`, topics created by Connect (`topic.creation.default.*`). Two file sources and a sink (connect-file 4.3.1); a worker is killed with -9, then a broker: each line is in the topic once and in order, and the sink has all of them. Sinks are at least once, as with Kafka.",
     ),
     (
-        "MirrorMaker 2",
-        "Both ways between an Apache Kafka node and kafkalite, `exactly.once.source.support=enabled`. Topics with partitions and settings, changes of settings, records with keys and headers, once through a kill -9 of MirrorMaker; a group that has read everything in one cluster continues at the same record in the other. For a group that is further behind, MirrorMaker has only an earlier position. Synchronising ACLs (`sync.topic.acls.enabled`) was not tested.",
+        "MirrorMaker 2 of 4.3.1",
+        "Both ways between an Apache Kafka 4.4.0 node and kafkalite, `exactly.once.source.support=enabled`. Topics with partitions and settings, changes of settings, records with keys and headers, once through a kill -9 of MirrorMaker; a group that has read everything in one cluster continues at the same record in the other. For a group that is further behind, MirrorMaker has only an earlier position. Synchronising ACLs (`sync.topic.acls.enabled`) was not tested.",
     ),
     (
         "Kafka's own system tests",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import click
 
-from kafkalite.testing.apache_kafka import SERVICES_VERSION, java
+from kafkalite.testing.apache_kafka import COMPLETE_VERSION, java
 from kafkalite.testing.maven import Artifact, jars
 from tests.interop.conftest import install, scratch
 
@@ -73,15 +73,15 @@ class Suite(NamedTuple):
 
     @property
     def file(self) -> str:
-        return f"{self.jar}-{SERVICES_VERSION}-test.jar"
+        return f"{self.jar}-{COMPLETE_VERSION}-test.jar"
 
 
 def _jars(suite: Suite) -> Path:
     base = scratch("kafka-tests", Path(__file__)).parent.resolve()
-    tests = [Artifact(name, SERVICES_VERSION, classifier="test") for name in (*_TESTS, *suite.tests)]
-    whole = [Artifact(name, SERVICES_VERSION) for name in (*_WHOLE, *suite.whole)]
+    tests = [Artifact(name, COMPLETE_VERSION, classifier="test") for name in (*_TESTS, *suite.tests)]
+    whole = [Artifact(name, COMPLETE_VERSION) for name in (*_WHOLE, *suite.whole)]
     others = [*_OTHERS, *(_KERBEROS if suite.ours == "core" else ())]
-    return jars(base / f"kafka-{suite.kind}-tests-{SERVICES_VERSION}", [*tests, *whole, *others])
+    return jars(base / f"kafka-{suite.kind}-tests-{COMPLETE_VERSION}", [*tests, *whole, *others])
 
 
 def _compiled(suite: Suite, found: Path) -> Path:
