@@ -2,8 +2,8 @@
 
 The standard one writes and compiles up to six methods per class when the module is imported: 0.36 ms of processor each, a
 third of a node's start. Here a method is compiled when it is first called, then takes its place in the class, and is as quick
-as the standard one's. What both make behaves alike (tests/unit/test_lazy_dataclass.py); what is not understood is refused
-when the class is made.
+as the standard one's. What `dataclasses.fields` returns is made when it is first asked for. What both make behaves alike
+(tests/unit/test_lazy_dataclass.py); what is not understood is refused when the class is made.
 """
 
 from __future__ import annotations
@@ -27,25 +27,36 @@ def _dataclass(
     assert slots and (eq or not order)
 
     def make(cls: type) -> type:
-        if not cls.__doc__:  # what is missing is made with inspect.signature, which takes longer than all the rest
-            cls.__doc__ = f"{cls.__name__}({', '.join(inspect.get_annotations(cls))})"
-        made: type = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-        _check(made)
+        made: type
+
+        def at_first_call(name: str, write: Callable[[type, str, dict[str, Any]], str]) -> Callable[..., Any]:
+            """A method that makes way for the one whose source `write` returns; the source sees what it put into the dict."""
+
+            def first(*args: Any, **kwargs: Any) -> Any:
+                scope: dict[str, Any] = {}
+                exec(write(made, name, scope), scope)
+                method = scope[name]
+                method.__qualname__ = f"{made.__qualname__}.{name}"
+                setattr(made, name, method)
+                return method(*args, **kwargs)
+
+            return first
+
         methods: dict[str, Any] = {
-            "__init__": _at_first_call(made, "__init__", _frozen_init if frozen else _init),
+            "__init__": at_first_call("__init__", _frozen_init if frozen else _init),
             "__repr__": _repr,
+            "__replace__": dataclasses.replace,
         }
         if eq:
-            methods["__eq__"] = _at_first_call(made, "__eq__", _comparison)
+            methods["__eq__"] = at_first_call("__eq__", _comparison)
         if order:
-            methods |= {name: _at_first_call(made, name, _comparison) for name in _ORDER}
+            methods |= {name: at_first_call(name, _comparison) for name in _ORDER}
         if frozen:
             methods |= _FROZEN
-        for name, method in methods.items():
-            if name not in cls.__dict__:
-                setattr(made, name, method)
+        body = methods | cls.__dict__
         if eq and cls.__dict__.get("__hash__") is None:  # as it is, too, where the class has an __eq__ of its own
-            made.__hash__ = _at_first_call(made, "__hash__", _hash) if frozen else None  # type: ignore[assignment]
+            body["__hash__"] = at_first_call("__hash__", _hash) if frozen else None
+        made = _slotted(cls, body)
         return made
 
     return make
@@ -57,26 +68,60 @@ else:
     dataclass = _dataclass
 
 
-def _check(cls: type) -> None:
-    fields = dataclasses.fields(cls)
-    for field in fields:
-        plain = field.init and field.compare and field.hash is None and not field.kw_only and field.name != "self"
-        assert plain, f"{cls}: not understood: {field}"
-    assert len(cls.__match_args__) == len(fields), f"{cls}: InitVar is not understood"  # type: ignore[attr-defined]
+def _slotted(cls: type, body: dict[str, Any]) -> type:
+    """The class again with this body, and with a slot for each field. Raises AssertionError: a field is not understood."""
+    own = [name for name, kind in inspect.get_annotations(cls).items() if _is_field(cls, name, str(kind))]
+    bases = cls.__mro__[-2:0:-1]
+    names = dict.fromkeys(name for base in bases for name in base.__dict__.get("__match_args__", ()))
+    names |= dict.fromkeys(own)
+    inherited = {name for base in bases for name in base.__dict__.get("__slots__", ())}
+    body["__dataclass_fields__"] = _Fields({name: body.pop(name) for name in own if name in body})
+    body["__match_args__"] = (*names,)
+    body["__slots__"] = tuple(name for name in names if name not in inherited)
+    body["__qualname__"] = cls.__qualname__
+    if not cls.__doc__:
+        body["__doc__"] = f"{cls.__name__}({', '.join(own)})"
+    body.pop("__dict__", None)
+    body.pop("__weakref__", None)
+    return type(cls)(cls.__name__, cls.__bases__, body)
 
 
-def _at_first_call(cls: type, name: str, write: Callable[[type, str, dict[str, Any]], str]) -> Callable[..., Any]:
-    """A method that makes way for the one whose source `write` returns; the source sees what it put into the dict."""
+def _is_field(cls: type, name: str, kind: str) -> bool:
+    """Whether what is annotated so is a field. Raises AssertionError."""
+    default = cls.__dict__.get(name)
+    plain = name != "self" and "InitVar" not in kind and "KW_ONLY" not in kind
+    if isinstance(default, dataclasses.Field):
+        plain &= default.init and default.compare and default.hash is None and default.kw_only is not True
+    assert plain, f"{cls}: not understood: {name}: {kind} = {default}"
+    return not kind.removeprefix("typing.").startswith("ClassVar")
 
-    def first(*args: Any, **kwargs: Any) -> Any:
-        scope: dict[str, Any] = {}
-        exec(write(cls, name, scope), scope)
-        method = scope[name]
-        method.__qualname__ = f"{cls.__qualname__}.{name}"
-        setattr(cls, name, method)
-        return method(*args, **kwargs)
 
-    return first
+class _Fields:
+    """`__dataclass_fields__` until something reads it: the standard library takes as long to make them as Python for the class."""
+
+    __slots__ = ("_defaults", "_made")
+
+    def __init__(self, defaults: dict[str, Any]) -> None:
+        self._defaults = defaults
+
+    def __set_name__(self, made: type, name: str) -> None:
+        self._made = made
+
+    def __get__(self, instance: object, owner: type) -> dict[str, dataclasses.Field[Any]]:
+        made = self._made
+        body = {
+            "__annotations__": inspect.get_annotations(made),
+            "__doc__": made.__doc__,  # without one, dataclasses makes one from the signature, which takes longer than all the rest
+            "__module__": made.__module__,
+            **self._defaults,
+        }
+        plain: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(type(made.__name__, (), body))
+        fields: dict[str, dataclasses.Field[Any]] = {}
+        for base in (*made.__mro__[-1:0:-1], plain):
+            fields |= getattr(base, "__dataclass_fields__", {})
+        made.__dataclass_params__ = plain.__dataclass_params__  # type: ignore[attr-defined]
+        made.__dataclass_fields__ = fields  # type: ignore[attr-defined]
+        return fields
 
 
 def _frozen_init(cls: type, name: str, scope: dict[str, Any]) -> str:
@@ -108,7 +153,7 @@ def _init(cls: type, name: str, scope: dict[str, Any], *, frozen: bool = False) 
 
 
 def _values(cls: type, of: str) -> str:
-    return "(" + "".join(f"{of}.{field.name}," for field in dataclasses.fields(cls)) + ")"
+    return "(" + "".join(f"{of}.{name}," for name in cls.__match_args__) + ")"  # type: ignore[attr-defined]
 
 
 def _comparison(cls: type, name: str, scope: dict[str, Any]) -> str:
@@ -135,12 +180,12 @@ def _no_delattr(self: Any, name: str) -> None:
 
 
 def _getstate(self: Any) -> tuple[Any, ...]:
-    return tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+    return tuple(getattr(self, name) for name in self.__match_args__)
 
 
 def _setstate(self: Any, state: tuple[Any, ...]) -> None:
-    for field, value in zip(dataclasses.fields(self), state, strict=True):
-        object.__setattr__(self, field.name, value)
+    for name, value in zip(self.__match_args__, state, strict=True):
+        object.__setattr__(self, name, value)
 
 
 _FROZEN = {

@@ -129,6 +129,15 @@ def test_what_is_said_about_fields_is_the_same(mine, standard) -> None:
         assert not hasattr(ours(1) if dataclasses.fields(ours) else ours(), "__dict__")
 
 
+def test_what_is_said_about_fields_is_made_when_it_is_asked_for() -> None:
+    ours, twins = classes(dataclass, slots=True), classes(dataclasses.dataclass, slots=True)
+    mine: Any
+    for mine, twin in reversed([*zip(ours, twins, strict=True)]):  # a base before what is derived from it
+        assert not isinstance(vars(mine)["__dataclass_fields__"], dict)
+        assert dataclasses.is_dataclass(mine) and list(mine.__dataclass_fields__) == list(twin.__dataclass_fields__)  # type: ignore[attr-defined]
+        assert isinstance(vars(mine)["__dataclass_fields__"], dict)
+
+
 def test_each_object_has_its_own_of_what_is_made_for_each() -> None:
     [_, _, made, *_] = OURS[2]
     first, second, given_ = made(1), made(2), made(3, [0])
