@@ -48,6 +48,9 @@ def area(cls: type[_Area]) -> type[_Area]:
 
 
 def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
-    """The settings of a table by key, each with the type of its values."""
+    """The settings of a table by key, each with the type of its values.
+
+    Files of tables do not postpone annotations: to evaluate 300 texts would take longer than all the rest of the configuration.
+    """
     hints = get_type_hints(cls)
     return {f.name.replace("_", "."): (f, hints[f.name]) for f in dataclasses.fields(cls) if f.metadata}

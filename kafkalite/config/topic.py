@@ -1,7 +1,5 @@
 """A topic's settings, whose defaults are the broker's."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A node's configuration: a table of settings per area, each in a file of its own, and `BrokerConfig`, which is all of them."""
 
-from __future__ import annotations
-
 from kafkalite.config.broker.controller import ControllerSettings
 from kafkalite.config.broker.coordinators import CoordinatorSettings
 from kafkalite.config.broker.logs import LogSettings

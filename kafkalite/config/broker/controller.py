@@ -1,7 +1,5 @@
 """The controller, its failure detectors, the balancer."""
 
-from __future__ import annotations
-
 from kafkalite.config.keys import INT_MAX, area, setting
 
 

@@ -1,7 +1,5 @@
 """Groups, share groups, streams groups and transactions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kafkalite.config.keys import INT_MAX, SHORT_MAX, area, setting

@@ -1,7 +1,5 @@
 """Log directories as a node keeps them; a topic's own settings are in `config.topic`."""
 
-from __future__ import annotations
-
 from kafkalite.config.keys import INT_MAX, area, setting
 
 

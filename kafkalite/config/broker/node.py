@@ -1,7 +1,5 @@
 """A node's identity, its listeners, and the address of ZooKeeper."""
 
-from __future__ import annotations
-
 from kafkalite.config.keys import INT_MAX, area, setting
 
 

@@ -1,7 +1,5 @@
 """Followers, the ISR, and how fast replicas are copied."""
 
-from __future__ import annotations
-
 from kafkalite.config.keys import INT_MAX, MAX, area, setting
 
 

@@ -1,7 +1,5 @@
 """Limits of connections and requests, quotas."""
 
-from __future__ import annotations
-
 from kafkalite.config.keys import INT_MAX, area, setting
 
 

@@ -1,7 +1,5 @@
 """TLS, SASL, permissions, and access to ZooKeeper."""
 
-from __future__ import annotations
-
 from kafkalite.config.keys import INT_MAX, area, setting
 from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 

@@ -1,7 +1,5 @@
 """How topics are created and deleted."""
 
-from __future__ import annotations
-
 from kafkalite.config.keys import INT_MAX, SHORT_MAX, area, setting
 
 
