@@ -158,8 +158,13 @@ async def starts(coordinator: Coordinator, broker_id: BrokerId) -> int:
 async def record_starts(coordinator: Coordinator, broker_id: BrokerId, number: int) -> None:
     """Its directories have this number already. Safe to repeat. Raises the seam's errors."""
     path = paths.broker_starts(broker_id)
-    await retrying(lambda: coordinator.ensure_path(path))
-    await retrying(lambda: coordinator.set(path, b"%d" % number))
+    while True:
+        try:
+            await retrying(lambda: coordinator.set(path, b"%d" % number))
+        except NoNodeError:  # its first start
+            await retrying(lambda: coordinator.ensure_path(path))
+            continue
+        return
 
 
 async def change_registration(

@@ -51,6 +51,16 @@ def test_nodes_that_start_together_make_the_layout_whatever_gets_lost(world: Wor
 
 
 @in_world
+async def test_a_restart_is_recorded_with_one_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await world.connect("a")
+    await registration.record_starts(session, ONE, 1)  # makes the znode and its parents
+    for verb in ("create", "ensure_path", "multi"):
+        monkeypatch.delattr(type(session), verb)
+    await registration.record_starts(session, ONE, 2)
+    assert await registration.starts(session, ONE) == 2
+
+
+@in_world
 async def test_a_layout_that_is_there_is_looked_at_and_not_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
