@@ -16,9 +16,9 @@ from kafkalite.model import PROTOCOLS, Endpoint, ListenerAddress
 LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
 PROTOCOL_MAP = "listener.security.protocol.map"
-_ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)://(.*)")
-_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._-]+)?\]|[^\[\]:/@\s]*):([0-9]{1,5})")
-_HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_ENTRY = r"([A-Za-z0-9][A-Za-z0-9._-]*)://(.*)"
+_HOST_AND_PORT = r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._-]+)?\]|[^\[\]:/@\s]*):([0-9]{1,5})"
+_HOST_NAME = r"[A-Za-z0-9._-]{1,255}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def is_wildcard(host: str) -> bool:
 
 def parse_address(key: str, text: str) -> Endpoint:
     """HOST:PORT, an IPv6 address in brackets. The host may be empty. Raises ConfigError."""
-    found = _HOST_AND_PORT.fullmatch(text)
+    found = re.fullmatch(_HOST_AND_PORT, text)
     if found is None:
         hint = ": an IPv6 address needs brackets, [::1]:9092" if text.count(":") > 1 and "[" not in text else ""
         raise ConfigError(f"{key}: {text!r} is not HOST:PORT{hint}")
@@ -73,7 +73,7 @@ def parse_address(key: str, text: str) -> Endpoint:
             ipaddress.IPv6Address(host)
         except ValueError:
             raise ConfigError(f"{key}: {text!r}: {host!r} is not an IPv6 address") from None
-    elif host and not _HOST_NAME.fullmatch(host):
+    elif host and not re.fullmatch(_HOST_NAME, host):
         raise ConfigError(f"{key}: {text!r}: {host!r} is not a host name")
     return Endpoint(host, port)
 
@@ -90,7 +90,7 @@ def parse_listeners(key: str, text: str) -> tuple[ListenerAddress, ...]:
     """NAME://HOST:PORT entries with commas between them; names in capitals, as Kafka has them. Raises ConfigError."""
     found: list[ListenerAddress] = []
     for entry in (part.strip() for part in text.split(",")):
-        match = _ENTRY.fullmatch(entry)
+        match = re.fullmatch(_ENTRY, entry)
         if match is None:
             raise ConfigError(f"{key}: {entry!r} is not NAME://HOST:PORT")
         name = match[1].upper()

@@ -23,9 +23,7 @@ MIN_INTERVAL_MS, MAX_INTERVAL_MS = 100, 3_600_000
 
 _NUMBER = "([0-9]{1,19})"
 #: As Java's Duration reads it, without signs.
-_DURATION = re.compile(
-    rf"by_duration:(?i:P(?=.)(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}(?:\.([0-9]{{0,9}}))?S)?)?)"
-)
+_DURATION = rf"by_duration:(?i:P(?=.)(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}(?:\.([0-9]{{0,9}}))?S)?)?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ def _offset_reset(text: str) -> str:
 
 def duration_ms(offset_reset: str) -> int | None:
     """How far back a share group begins by `by_duration:`; None for the other values, and for more seconds than a long has."""
-    match = _DURATION.fullmatch(offset_reset)
+    match = re.fullmatch(_DURATION, offset_reset)
     if match is None:
         return None
     *parts, fraction = match.groups(default="")

@@ -179,7 +179,7 @@ _ARGUMENTS = {
     "KEYS": ("--delete-config",),
     "PLAN": ("--reassignment-json-file",),
 }
-_UNKNOWN_KEY = re.compile(r"(?:^|: )([\w.-]{1,80}): no such (?:topic |broker )?configuration$")
+_UNKNOWN_KEY = r"(?:^|: )([\w.-]{1,80}): no such (?:topic |broker )?configuration$"
 
 
 def for_command(word: str, verbs: Collection[str], group: str = "") -> str | None:
@@ -247,7 +247,7 @@ def closest(word: str, words: Sequence[str]) -> str | None:
 
 def with_key(text: str) -> str:
     """An error about an unknown setting, with the closest one that there is."""
-    found = _UNKNOWN_KEY.search(text)
+    found = re.search(_UNKNOWN_KEY, text)
     if found is None:
         return text
     for key, instead in _KAFKA_KEYS.items():

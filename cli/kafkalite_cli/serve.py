@@ -143,7 +143,8 @@ def serve(
     # Before the imports of a node: they take seconds on a busy machine.
     _log.info("zookeeper.connecting", zookeeper=config.zookeeper_connect, reason="waits for a session with ZooKeeper")
     began = time.monotonic()
-    import uvloop
+    with uncollected():
+        import uvloop
 
     try:
         uvloop.run(_run(config, began))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 #: Control characters (below U+0020, U+007F to U+009F), and those that change the direction of text, hide, or end a line.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_UNSEEN = "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -13,7 +13,7 @@ def visible(text: str, *, keeps_lines: bool = False) -> str:
     """Escape sequences become text: \\x1b. `keeps_lines`: a line break of our own stays one."""
     if text.isascii() and text.isprintable():
         return text
-    return _UNSEEN.sub(lambda found: "\n" if keeps_lines and found[0] == "\n" else _escaped(found[0]), text)
+    return re.sub(_UNSEEN, lambda found: "\n" if keeps_lines and found[0] == "\n" else _escaped(found[0]), text)
 
 
 def _escaped(character: str) -> str:

@@ -15,7 +15,7 @@ from kafkalite.errors import ConfigError
 #: (key, the field's metadata, value) -> value of the field's type.
 _Parser = Callable[[str, Mapping[str, Any], Any], Any]
 
-_REPLICAS = re.compile(r"|\*|\d{1,9}:\d{1,9}(,\d{1,9}:\d{1,9})*")
+_REPLICAS = r"|\*|\d{1,9}:\d{1,9}(,\d{1,9}:\d{1,9})*"
 
 
 #: Old spellings that are still taken: alias -> key.
@@ -91,7 +91,7 @@ def _text(key: str, meta: Mapping[str, Any], given: Any) -> str:
     value = given
     if meta["is_set"]:
         value = ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
-    if meta["is_list_of_replicas"] and not _REPLICAS.fullmatch(value := value.replace(" ", "")):
+    if meta["is_list_of_replicas"] and not re.fullmatch(_REPLICAS, value := value.replace(" ", "")):
         raise ConfigError(f"{key}: {given!r} is neither * nor PARTITION:BROKER,PARTITION:BROKER")
     if meta["choices"] and value not in meta["choices"]:
         raise ConfigError(f"{key}: {value!r} is not one of {', '.join(meta['choices'])}")

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -182,6 +181,8 @@ class RealDisk:
             return
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # also loads the modules of archives
+
         try:
             with change(path):
                 self._reserve.run(lambda: shutil.rmtree(path))

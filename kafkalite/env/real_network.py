@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.env.seams import LISTEN_BACKLOG, ConnectionHandler, Listener
 from kafkalite.env.streams import open_stream, stream_protocol
@@ -82,7 +82,9 @@ class RealNetwork:
         # asyncio's and uvloop's transports set TCP_NODELAY themselves.
         if tls is None:
             loop = asyncio.get_running_loop()
-            return RealListener(await loop.create_server(factory, host, port, backlog=LISTEN_BACKLOG))
+            # uvloop encodes text with the codec of international names, which has large tables to load.
+            name: Any = [host.encode()] if host and host.isascii() else host
+            return RealListener(await loop.create_server(factory, name, port, backlog=LISTEN_BACKLOG))
         from kafkalite.env.handshakes import TlsListener  # loaded only where TLS is used
 
         listener = TlsListener(tls, factory, self._supervisor)

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@\s]+)(?::[0-9]{1,5})?")
+_HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@\s]+)(?::[0-9]{1,5})?"
 
 
 def is_own_name(header: str, names: Iterable[str]) -> bool:
@@ -15,7 +15,7 @@ def is_own_name(header: str, names: Iterable[str]) -> bool:
 
     Addresses are; so is a name without a dot, which nobody can register, localhost, and each of `names`.
     """
-    found = _HOST.fullmatch(header.strip())
+    found = re.fullmatch(_HOST, header.strip())
     if found is None:
         return False
     host = found[1].strip("[]").rstrip(".").lower()

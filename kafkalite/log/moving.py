@@ -63,7 +63,7 @@ _THROTTLE_LOOK_S = 1.0
 SHORTAGE_PAUSE_S = 0.5
 #: Moves that are over, kept for clients that ask.
 _REMEMBERED = 200
-_FUTURE = re.compile(rf"-(\d{{1,9}})\.([0-9a-f]{{32}}){FUTURE_SUFFIX}$")
+_FUTURE = rf"-(\d{{1,9}})\.([0-9a-f]{{32}}){FUTURE_SUFFIX}$"
 
 
 @dataclass(slots=True, eq=False)
@@ -204,7 +204,7 @@ class DiskMoves:
         hosted = sorted(logs)
         for name in names:
             path = f"{log_dir.path}/{name}"
-            found = _FUTURE.search(name)
+            found = re.search(_FUTURE, name)
             tp = None
             if found is not None:
                 tp = next(

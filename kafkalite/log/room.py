@@ -15,7 +15,7 @@ MIN_ROOM_BYTES = 16 * 1024 * 1024
 _DEADLINE_S = 15.0
 _ROOM_PROBE = f"{PROBE}-room"
 #: See `log_dir.set_aside_name`.
-_DELETED = re.compile(rf".+-\d+\.[0-9a-f]{{32}}{DELETE_SUFFIX}")
+_DELETED = rf".+-\d+\.[0-9a-f]{{32}}{DELETE_SUFFIX}"
 
 
 def needed_bytes(total_bytes: int) -> int:
@@ -39,7 +39,7 @@ def _is_free(disk: Disk, path: str) -> bool:
 def _remove_deleted(disk: Disk, path: str) -> None:
     """Logs that were to be removed when the disk went offline: nobody else removes them until it is back."""
     for name in disk.listdir(path):
-        if _DELETED.fullmatch(name):
+        if re.fullmatch(_DELETED, name):
             disk.remove_tree(f"{path}/{name}")
 
 

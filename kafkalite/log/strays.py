@@ -12,7 +12,7 @@ from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 #: In the name of a stray that is to be removed: the node that was commanded to may restart before, and nobody commands it again.
 REQUESTED = "de1e7ed0"
-_STRAY = re.compile(rf"^(.+)-(\d{{1,9}})\.([0-9a-f]{{16}})[0-9a-f]{{16}}{STRAY_SUFFIX}$")
+_STRAY = rf"^(.+)-(\d{{1,9}})\.([0-9a-f]{{16}})[0-9a-f]{{16}}{STRAY_SUFFIX}$"
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +48,7 @@ class Stray:
 
 def parse_name(name: str) -> tuple[TopicPartition, int] | None:
     """The partition of a stray's name, and the wall time in it (ms); None for other names."""
-    found = _STRAY.match(name)
+    found = re.match(_STRAY, name)
     return (TopicPartition(found[1], int(found[2])), int(found[3], 16)) if found else None
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, AcknowledgeType
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.protocol import wire
 
-Batches = (
-    Sequence[wire.ShareFetchRequest.AcknowledgementBatch] | Sequence[wire.ShareAcknowledgeRequest.AcknowledgementBatch]
-)
+if TYPE_CHECKING:  # a class of `wire` is made when it is first named
+    from kafkalite.protocol import wire
+
+    Batches = (
+        Sequence[wire.ShareFetchRequest.AcknowledgementBatch]
+        | Sequence[wire.ShareAcknowledgeRequest.AcknowledgementBatch]
+    )
 
 
 def acknowledgements(batches: Batches, *, is_renewing: bool) -> list[Acknowledgement]:

@@ -7,7 +7,8 @@ import sys
 
 _START = "import kafkalite_cli.main, kafkalite_cli.serve, kafkalite.env.real, kafkalite.node.node, kafkalite.coordination.aiozk_adapter"
 #: structlog is for applications with our client, h11 for the first HTTP request, prometheus_client for the first scrape, importlib.resources for
-#: the console's page. The package crc32c loads what its command line needs, and difflib finds what a mistyped word meant.
+#: the console's page, shutil for the first directory that is deleted. The package crc32c loads what its command line needs, and difflib finds
+#: what a mistyped word meant.
 _LATER = {
     "structlog",
     "rich",
@@ -23,6 +24,8 @@ _LATER = {
     "zipfile",
     "crc32c",
     "difflib",
+    "shutil",
+    "lzma",
     "kafkalite.client.async_client",
     "kafkalite.testing",
 }
@@ -35,3 +38,11 @@ def test_a_node_imports_at_its_start_what_every_node_needs() -> None:
     )  # fmt: skip
     assert "kafkalite.kafka.apis" in told.stdout.split()
     assert _LATER & set(told.stdout.split()) == set()
+
+
+def test_no_class_of_a_message_is_made_by_imports() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", f"{_START}; from kafkalite.protocol import wire; print(*vars(wire))"],
+        capture_output=True, text=True, timeout=150, check=True,
+    )  # fmt: skip
+    assert [name for name in found.stdout.split() if name.endswith(("Request", "Response"))] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.coordinators.groups.decisions.share.heartbeats import MAX_MEMBER_ID
 from kafkalite.coordinators.services import Services
@@ -15,7 +15,7 @@ from kafkalite.features import SHARE_FEATURE
 from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.kafka.current_leaders import MOVED, CurrentLeaders
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.kafka.shares.answers import Batches, acknowledgements
+from kafkalite.kafka.shares.answers import acknowledgements
 from kafkalite.kafka.shares.fetch import Delivered, ShareFetch, ShareTerms
 from kafkalite.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Listed, ShareSession, ShareSessions
 from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, TopicId, TopicPartition
@@ -23,8 +23,12 @@ from kafkalite.protocol import topic_ids, wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.quotas import Kind
 
+if TYPE_CHECKING:
+    from kafkalite.kafka.shares.answers import Batches
+
+    _Message = wire.ShareFetchRequest | wire.ShareAcknowledgeRequest
+
 _RECORD_LIMIT = 1
-_Message = wire.ShareFetchRequest | wire.ShareAcknowledgeRequest
 _Result = asyncio.Future[ErrorCode] | ErrorCode
 
 #: Nobody is known to lead.
