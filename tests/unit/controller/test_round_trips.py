@@ -14,7 +14,8 @@ import pytest
 from kafkalite.config import TopicConfig, broker_config
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.stats import ControllerStats
-from kafkalite.controller.storage import MAX_RESTARTS, Connectivity, Storage
+from kafkalite.controller.storage import MAX_RESTARTS, Storage
+from kafkalite.controller.zk_access import Connectivity
 from kafkalite.coordination import config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create
 from kafkalite.env.own_time import OwnTime
