@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -45,8 +45,8 @@ async def test_a_stop_that_gave_its_logs_up_is_not_clean(
 ) -> None:
     close = LogManager.close
 
-    async def closed(logs: LogManager, *, clean: bool = True, was_in_service: bool = True) -> None:
-        await close(logs, clean=clean, was_in_service=was_in_service)
+    async def closed(logs: LogManager, **options: Any) -> None:
+        await close(logs, **options)
         if hangs:
             raise TimeoutError
 
