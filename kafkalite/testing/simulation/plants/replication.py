@@ -199,7 +199,7 @@ def refused_for_good(patch: Patch) -> None:
 
 def remembers_replicas_outside(patch: Patch) -> None:
     """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since; and those do
-    not doubt that they have everything, though the disk with their log is offline."""
+    not doubt that they have everything, though their log was missing when their node started, or its disk is offline."""
     made = leader.new_leader
 
     def planted(previous: Any, **fields: Any) -> Any:
@@ -212,6 +212,7 @@ def remembers_replicas_outside(patch: Patch) -> None:
         return new
 
     patch(roles, "new_leader", planted)
+    patch(roles.Roles, "_has_lost", lambda self, state: False)
     patch(LogPool, "is_away", lambda self, topic_partition: False)
 
 
