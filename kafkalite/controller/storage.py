@@ -308,8 +308,7 @@ class Storage(DeletionStorage):
         for root in (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE):
             topics = await self._children(root, watch)
             requested = await self._read_each(
-                lambda topic: self._children_if_there(f"{root}/{topic}", watch),  # noqa: B023 - awaited here
-                topics,
+                lambda parent: self._children_if_there(parent, watch), [f"{root}/{topic}" for topic in topics]
             )
             names = [(topic, name) for topic, found in zip(topics, requested, strict=True) for name in found]
             where = [f"{root}/{topic}/{name}" for topic, name in names]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -72,58 +73,47 @@ async def rounds_of_a_takeover(loop: SimLoop) -> tuple[int, int]:
     return round((elected - began) / ROUND_S), round((ready - elected) / ROUND_S)
 
 
-async def rounds_of_removed_partitions(loop: SimLoop) -> int:
+async def rounds_of(
+    loop: SimLoop, znodes: Sequence[str], remove: Callable[[Storage], Awaitable[object]], gone: Sequence[str]
+) -> int:
+    """How many answers of ZooKeeper `remove` waits for, one after the other; `gone` are away after it."""
     zookeeper = SimZooKeeper(random.Random(1), min_latency_s=0, max_latency_s=0)
-    partitions = [TopicPartition("t", number) for number in range(1, 81)]
-    parents = (paths.topic("t"), paths.topic_partitions("t"), paths.partitions_remove("t"))
-    doomed = [f(each) for each in partitions for f in (paths.partition, paths.partition_state, paths.partition_remove)]
-    for path in (*paths.PERSISTENT, *parents, *doomed):
+    for path in (*paths.PERSISTENT, *znodes):
         zookeeper.poke(Create(path))
     zookeeper.poke(Create(paths.CONTROLLER_EPOCH, b"7"))
     session = await zookeeper.connector("controller")("zk", 18_000)
     storage = Storage(session, Connectivity(session), 0, ControllerStats())
     zookeeper.min_latency_s = zookeeper.max_latency_s = ROUND_S / 2
     began = loop.time()
-    assert not await storage.remove_partitions(partitions)
+    left = await remove(storage)
     rounds = round((loop.time() - began) / ROUND_S)
-    assert (
-        not [path for path in doomed if zookeeper.peek(path)] and zookeeper.peek(paths.partitions_remove("t")) is None
-    )
+    assert not left and not [path for path in gone if zookeeper.peek(path)]
     await session.close()
     return rounds
 
 
 def test_removed_partitions_go_side_by_side() -> None:
     """One after the other, each for four answers: nobody was elected while the znodes of a thousand went."""
+    partitions = [TopicPartition("t", number) for number in range(1, 81)]
+    requests = paths.partitions_remove("t")
+    doomed = [f(each) for each in partitions for f in (paths.partition, paths.partition_state, paths.partition_remove)]
+    znodes = [paths.topic("t"), paths.topic_partitions("t"), requests, *doomed]
     loop = SimLoop()  # type: ignore[abstract]
     try:
-        assert loop.run_until_complete(loop.create_task(rounds_of_removed_partitions(loop))) == 4
+        removing = rounds_of(loop, znodes, lambda storage: storage.remove_partitions(partitions), [*doomed, requests])
+        assert loop.run_until_complete(loop.create_task(removing)) == 4
     finally:
         loop.close()
 
 
-async def rounds_of_removed_requests(loop: SimLoop) -> int:
-    zookeeper = SimZooKeeper(random.Random(1), min_latency_s=0, max_latency_s=0)
-    names = [f"req-{number:010}" for number in range(MAX_RESTARTS)]
-    for path in (*paths.PERSISTENT, *(f"{paths.RESTART_PARTITIONS}/{name}" for name in names)):
-        zookeeper.poke(Create(path))
-    zookeeper.poke(Create(paths.CONTROLLER_EPOCH, b"7"))
-    session = await zookeeper.connector("controller")("zk", 18_000)
-    storage = Storage(session, Connectivity(session), 0, ControllerStats())
-    zookeeper.min_latency_s = zookeeper.max_latency_s = ROUND_S / 2
-    began = loop.time()
-    await storage.drop_restarts(names)
-    rounds = round((loop.time() - began) / ROUND_S)
-    assert not [name for name in names if zookeeper.peek(f"{paths.RESTART_PARTITIONS}/{name}")]
-    await session.close()
-    return rounds
-
-
 def test_requests_that_are_done_are_removed_side_by_side() -> None:
     """One after the other, 200 requests about dead disks kept a controller from everything else for 200 answers."""
+    names = [f"req-{number:010}" for number in range(MAX_RESTARTS)]
+    znodes = [f"{paths.RESTART_PARTITIONS}/{name}" for name in names]
     loop = SimLoop()  # type: ignore[abstract]
     try:
-        assert loop.run_until_complete(loop.create_task(rounds_of_removed_requests(loop))) == 1
+        removing = rounds_of(loop, znodes, lambda storage: storage.drop_restarts(names), znodes)
+        assert loop.run_until_complete(loop.create_task(removing)) == 1
     finally:
         loop.close()
 
