@@ -24,15 +24,11 @@ class KnownReplicas:
 
     min_insync: min.insync.replicas of the topic.
     keeps_elr: brokers whose code knows eligible leader replicas.
-    doubtful: live brokers that came back after the state was written, and whose logs may lack committed records.
-    log_ends: the log ends that the live replicas have reported; None if they were not asked.
     is_unclean: a leader may lack committed records, by the topic's configuration or by order.
     """
 
     min_insync: int = 1
     keeps_elr: Collection[BrokerId] = ()
-    doubtful: Collection[BrokerId] = ()
-    log_ends: Mapping[BrokerId, LogEnd] | None = None
     is_unclean: bool = False
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from kafkalite.controller.decisions import elections, restarts, vanished
+from kafkalite.controller.decisions import restarts, vanished
 from kafkalite.controller.decisions.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
@@ -21,7 +21,6 @@ from kafkalite.controller.decisions.effects import (
     Resign,
     WriteStates,
 )
-from kafkalite.controller.decisions.eligible import NOTHING, KnownReplicas, carried, members, without_doubtful
 from kafkalite.controller.decisions.events import (
     Advance,
     BeginDraining,
@@ -37,28 +36,24 @@ from kafkalite.controller.decisions.events import (
     StatesRead,
     StatesWritten,
 )
+from kafkalite.controller.decisions.leader_choice import Choice, LeaderChoice, first_state
 from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.reassignments import advance_on
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, Replicas, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, LeaderEpoch, Replicas, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a partition's state should be; None: as it is.
+class _Decided:
+    """What was decided about one partition. `found`: the state that this is based on; None: there is none, or it is not the latest."""
 
-    ask: these replicas are asked for their log ends first. `accepts_loss`: the leader may lack committed records. `doubtful`: the partition
-    waits for what these, which may lack committed records, have.
-    """
-
-    state: LeaderAndIsr | None = None
-    ask: tuple[BrokerId, ...] = ()
-    accepts_loss: bool = False
-    doubtful: frozenset[BrokerId] = frozenset()
+    found: LeaderAndIsr | None
+    choice: Choice
+    notes: tuple[Note, ...] = ()
 
 
 def on_replicas_doubtful(state: ControllerState, event: ReplicasDoubtful) -> Decision:
@@ -109,68 +104,26 @@ def on_preferred_election(state: ControllerState, event: PreferredElectionReques
 
 def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     """Decide about each partition on the grounds of its znode as just read (controller design A.3)."""
-    for partition in event.states:
-        found = event.states[partition]
+    for partition, found in event.states.items():
         if found is not None and found.controller_epoch > state.epoch:
             return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
     state, effects = _record_malformed_states(state, event)
     state = restarts.forget_recovered(state, event)
-    adopted: dict[TopicPartition, LeaderAndIsr] = {}
-    writes: dict[TopicPartition, LeaderAndIsr] = {}
+    decided: dict[TopicPartition, _Decided] = {}
     asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    accepted, doubts = dict(state.accepted_loss), dict(state.doubts)
     for partition in sorted(event.states):
         replicas = state.replicas(partition)
         if replicas is None:
             continue  # removed, or being deleted, since the read was decided
-        found = event.states[partition]
-        if found is None:
-            known = vanished.last_known(state, partition)
-            if known is None:
-                choice = _Wanted(_first(state, partition, replicas, event))
-            else:
-                effects.append(
-                    Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
-                )
-                minimum = event.min_insync.get(partition.topic, 1)
-                choice = _Wanted(vanished.again(state, partition, known, min_insync=minimum))
+        one = _decide(state, partition, replicas, event)
+        effects += one.notes
+        if one.choice.ask:
+            asking[partition] = one.choice.ask
         else:
-            last = state.partitions.get(partition)
-            base = None if last is None else vanished.put_back(last, found)
-            if base is None and isinstance(event.purpose, Repair):
-                base = vanished.claimed(event.purpose.claims.get(partition), found)
-            later = state.later_epochs.get(partition, NO_LEADER_EPOCH)
-            if (base or found).leader_epoch < later:
-                earlier = dataclasses.replace(base or found, leader_epoch=later)
-                choice = _of_earlier_state(state, partition, replicas, earlier, event)
-                if choice.state is not None:
-                    effects.append(
-                        Note("state.put_back", str(partition), f"replica {choice.state.leader} has the most")
-                    )
-                    found = earlier
-                elif base is not None:
-                    continue
-            else:
-                if base is not None:
-                    effects.append(Note("state.put_back", str(partition), f"written again: ISR {list(base.isr)}"))
-                    found = base
-                choice = _wanted(state, partition, replicas, found, event, is_put_back=base is not None)
-            if choice.ask:
-                asking[partition] = choice.ask
-                continue
-            adopted[partition] = found
-        wanted = choice.state
-        if wanted is not None:
-            writes[partition] = wanted
-            accepted.pop(partition, None)
-            if choice.accepts_loss:
-                accepted[partition] = wanted.leader_epoch
-        if choice.doubtful and found is not None:
-            # The state is newer than their registrations, or others may write it.
-            epoch = found.leader_epoch if wanted is None else wanted.leader_epoch
-            doubts[partition] = dict.fromkeys(choice.doubtful, epoch)
-        if wanted is None and found is not None and isinstance(event.purpose, PreferredElection):
-            effects += _skipped(replicas, found, partition)
+            decided[partition] = one
+            effects += _skipped(partition, replicas, one, event.purpose)
+    adopted = {partition: one.found for partition, one in decided.items() if one.found is not None}
+    writes = {partition: one.choice.state for partition, one in decided.items() if one.choice.state is not None}
     effects += _losses(state, adopted)
     # A pending change is announced once, when it is durable.
     changes = {
@@ -181,8 +134,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     state = dataclasses.replace(
         state,
         partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
-        accepted_loss=accepted,
-        doubts=doubts,
+        accepted_loss=_accepted_losses(state, decided),
+        doubts=_doubts(state, decided),
     )
     # An elected epoch begins with INIT commands, which carry everything at once.
     is_announced = not isinstance(event.purpose, ControllerElected)
@@ -203,13 +156,66 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     return state, effects + _finished(state, event.purpose, reported=bool(commands))
 
 
-def _first(
-    state: ControllerState, partition: TopicPartition, replicas: Replicas, event: StatesRead
+def _decide(state: ControllerState, partition: TopicPartition, replicas: Replicas, event: StatesRead) -> _Decided:
+    """About one partition. Its znode is new, has vanished, was put back from an earlier time, or is the latest."""
+    found = event.states[partition]
+    if found is None:
+        known = vanished.last_known(state, partition)
+        if known is None:
+            return _Decided(None, Choice(first_state(state, partition, replicas, event)))
+        note = Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
+        minimum = event.min_insync.get(partition.topic, 1)
+        return _Decided(None, Choice(vanished.again(state, partition, known, min_insync=minimum)), (note,))
+    base = _later_state(state, partition, found, event)
+    later = state.later_epochs.get(partition, NO_LEADER_EPOCH)
+    if (base or found).leader_epoch < later:
+        earlier = dataclasses.replace(base or found, leader_epoch=later)
+        choice = LeaderChoice(state, partition, replicas, earlier, event).choose_most_complete()
+        if choice.state is not None:
+            note = Note("state.put_back", str(partition), f"replica {choice.state.leader} has the most")
+            return _Decided(earlier, choice, (note,))
+        if base is not None:
+            return _Decided(None, Choice())
+        return _Decided(found, choice)
+    if base is not None:
+        note = Note("state.put_back", str(partition), f"written again: ISR {list(base.isr)}")
+        return _Decided(base, LeaderChoice(state, partition, replicas, base, event).choose(is_put_back=True), (note,))
+    return _Decided(found, LeaderChoice(state, partition, replicas, found, event).choose(is_put_back=False))
+
+
+def _later_state(
+    state: ControllerState, partition: TopicPartition, found: LeaderAndIsr, event: StatesRead
 ) -> LeaderAndIsr | None:
-    minimum = event.min_insync.get(partition.topic, 1)
-    keeps_elr = {id_ for id_, broker in state.brokers.items() if broker.keeps_elr}
-    live = state.live(partition)
-    return elections.first_state(replicas, live, state.epoch, min_insync=minimum, keeps_elr=keeps_elr)
+    """What to go on with if this controller or the leader knows a later state than the znode's."""
+    last = state.partitions.get(partition)
+    if last is not None and (base := vanished.put_back(last, found)) is not None:
+        return base
+    claims = event.purpose.claims if isinstance(event.purpose, Repair) else {}
+    return vanished.claimed(claims.get(partition), found)
+
+
+def _accepted_losses(
+    state: ControllerState, decided: Mapping[TopicPartition, _Decided]
+) -> dict[TopicPartition, LeaderEpoch]:
+    accepted = dict(state.accepted_loss)
+    for partition, one in decided.items():
+        if one.choice.state is not None:
+            accepted.pop(partition, None)
+            if one.choice.accepts_loss:
+                accepted[partition] = one.choice.state.leader_epoch
+    return accepted
+
+
+def _doubts(
+    state: ControllerState, decided: Mapping[TopicPartition, _Decided]
+) -> dict[TopicPartition, Mapping[BrokerId, LeaderEpoch]]:
+    doubts = dict(state.doubts)
+    for partition, one in decided.items():
+        now = one.choice.state or one.found
+        if one.choice.doubtful and now is not None:
+            # The state is newer than their registrations, or others may write it.
+            doubts[partition] = dict.fromkeys(one.choice.doubtful, now.leader_epoch)
+    return doubts
 
 
 def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
@@ -228,211 +234,11 @@ def _record_malformed_states(state: ControllerState, event: StatesRead) -> tuple
     return state, effects
 
 
-def _wanted(
-    state: ControllerState,
-    partition: TopicPartition,
-    replicas: Replicas,
-    found: LeaderAndIsr,
-    event: StatesRead,
-    *,
-    is_put_back: bool,
-) -> _Wanted:
-    modified = event.modified.get(partition)
-    restarted = {
-        id_
-        for id_, broker in state.registered()
-        if (modified is not None and broker.broker_epoch > modified)
-        or (isinstance(event.purpose, Repair) and id_ in event.purpose.bounced)
-    }
-    doubtful = {id_ for id_ in members(found) if _doubts(state, id_, partition, found, restarted)}
-    known = KnownReplicas(
-        min_insync=event.min_insync.get(partition.topic, 1),
-        keeps_elr={id_ for id_, broker in state.registered() if broker.keeps_elr},
-        log_ends=None if event.log_ends is None else event.log_ends.get(partition, {}),
-        is_unclean=partition.topic in event.unclean_topics or _is_unclean(event.purpose),
-    )
-    # Older code does not report what it may have lost when it comes back, and makes a log on a dead disk again, empty.
-    doubtful |= {id_ for id_ in found.elr if id_ in state.brokers and id_ not in known.keeps_elr}
-    silent = {id_ for id_ in restarted if id_ not in known.keeps_elr}
-    gone = doubtful | silent | state.offline_replicas.get(partition, frozenset())
-    choice = _chosen(state, partition, replicas, found, event, restarted, doubtful, known)
-    if choice.state is None and is_put_back and not choice.ask:
-        # In a new leader epoch, by which all its replicas learn the znode's version.
-        choice = _Wanted(elections.with_epoch(found, found.leader, found.isr, state.epoch))
-    if choice.state is None or choice.doubtful:
-        return choice
-    return dataclasses.replace(choice, state=carried(found, choice.state, replicas, known, gone))
-
-
-def _of_earlier_state(
-    state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
-) -> _Wanted:
-    """The znode was put back from an earlier time, and nobody leads who knows which replicas were in sync later. `found`: with the later
-    epoch. It stays as it is until enough replicas say where their logs end."""
-    live = state.live(partition)
-    unclean = partition.topic in event.unclean_topics or _is_unclean(event.purpose)
-    if event.log_ends is None or partition not in event.log_ends:
-        return _Wanted(ask=tuple(replica for replica in replicas if replica in live))
-    if event.leading.get(partition, NO_LEADER_EPOCH) >= found.leader_epoch:
-        return _Wanted()  # it reports what it knows
-    if any(replica in event.unanswered for replica in replicas) and not unclean:
-        return _Wanted()  # it may be leading; either it answers the next time, or its session ends
-    wanted, is_lossy = vanished.most_complete(
-        replicas,
-        found,
-        state.epoch,
-        {id_: end for id_, end in event.log_ends[partition].items() if id_ in live},
-        doubtful={
-            *(id_ for id_, broker in state.registered() if broker.doubts(partition)),
-            *event.doubtful.get(partition, ()),  # since it registered: a log was cut, or came back with less
-        },
-        min_insync=event.min_insync.get(partition.topic, 1),
-        unclean=unclean,
-    )
-    return _Wanted(wanted, accepts_loss=is_lossy)
-
-
-def _chosen(
-    state: ControllerState,
-    partition: TopicPartition,
-    replicas: Replicas,
-    found: LeaderAndIsr,
-    event: StatesRead,
-    restarted: set[BrokerId],
-    doubtful: set[BrokerId],
-    known: KnownReplicas,
-) -> _Wanted:
-    """Leader and ISR; the ELR follows from them."""
-    live, leaving = state.live(partition), state.shutting_down
-    unclean = partition.topic in event.unclean_topics or _is_unclean(event.purpose)
-    kept = without_doubtful(found, doubtful)
-    if kept is found and doubtful:  # no replica is left that surely has every committed record
-        complete_once = elections.known_members(replicas, found)
-        candidates = tuple(id_ for id_ in complete_once if id_ in live)
-        asked = tuple(id_ for id_ in complete_once if id_ in state.brokers)
-        if known.log_ends is None and len(asked) > 1:
-            return _Wanted(ask=asked)
-        # A replica that is offline for the controller may be back with more than it is chosen by; or it knows that it has nothing.
-        ends = dict.fromkeys(candidates, NOTHING) if known.log_ends is None else known.log_ends
-        said = [id_ for id_, end in ends.items() if id_ in live or end == NOTHING]
-        if not unclean and _unknown(state, partition, {*doubtful, *complete_once}, said):
-            return _Wanted(elections.without_leader(found, state.epoch), doubtful=frozenset(doubtful))
-        if candidates:
-            return _Wanted(
-                elections.after_loss(replicas, found, live, leaving, state.epoch, known.log_ends), accepts_loss=True
-            )
-    if kept is not found:
-        dropped = set(members(found)) - set(members(kept))
-        restarted = restarted - dropped
-        if not _is_unclean(event.purpose):
-            lost = {id_ for id_ in dropped if not unclean or _lacks(state, id_, partition)}
-            live = [id_ for id_ in live if id_ not in lost]
-    silent = _silent_members(state, partition, kept, live)
-    if silent:
-        # Nobody is elected: neither those that may not be there, nor anybody without what they have. A silent leader stays.
-        unclean = False
-        live = silent if kept.leader in silent else ()
-        restarted = set(silent) if kept.leader in restarted else set()
-    eligible = replicas if unclean else ()
-    alive = tuple(id_ for id_ in eligible if id_ in live)
-    if len(alive) > 1 and known.log_ends is None and not any(id_ in live for id_ in members(kept)):
-        return _Wanted(ask=alive)
-    repaired = elections.repair(
-        replicas,
-        kept,
-        live,
-        leaving,
-        state.epoch,
-        restarted=restarted,
-        unclean=unclean,
-        log_ends=known.log_ends,
-    )
-    if repaired is None and kept is not found:
-        repaired = elections.with_epoch(found, kept.leader, kept.isr, state.epoch)
-    if repaired is not None:
-        is_preferred = isinstance(event.purpose, PreferredElection) and replicas[0] in repaired.isr
-        if is_preferred and replicas[0] in live and replicas[0] not in restarted and not silent:
-            repaired = dataclasses.replace(repaired, leader=replicas[0])
-        if isinstance(event.purpose, ControlledShutdown) and len(replicas) > 1 and not silent:
-            able = [id_ for id_ in live if id_ not in restarted]  # where nobody else surely has more, the lead stays
-            stopped = elections.shut_down(replicas, repaired, able, leaving, state.epoch) or repaired
-            repaired = dataclasses.replace(repaired, leader=stopped.leader, isr=stopped.isr)
-        lossy = repaired.leader != NO_LEADER and repaired.leader not in members(kept)
-        return _Wanted(repaired, accepts_loss=lossy)
-    if silent:
-        live = [id_ for id_ in live if id_ == found.leader]
-    return _Wanted(_as_ordered(state, partition, replicas, found, event, live))
-
-
-def _as_ordered(
-    state: ControllerState,
-    partition: TopicPartition,
-    replicas: Replicas,
-    found: LeaderAndIsr,
-    event: StatesRead,
-    live: Collection[BrokerId],
-) -> LeaderAndIsr | None:
-    """What the purpose asks of a state that needs no repair."""
-    match event.purpose:
-        case Restart():
-            return restarts.restarted(state, partition, found, event.purpose)
-        case PreferredElection(_, unclean) if not unclean:
-            return elections.preferred(replicas, found, live, state.epoch)
-        case ControlledShutdown(broker_id):
-            if len(replicas) > 1 and broker_id in found.isr:
-                return elections.shut_down(replicas, found, live, state.shutting_down, state.epoch)
-        case BeginDraining() if found.leader in live:
-            return elections.with_epoch(found, found.leader, found.isr, state.epoch)
-    return None
-
-
-def _doubts(
-    state: ControllerState,
-    broker_id: BrokerId,
-    partition: TopicPartition,
-    found: LeaderAndIsr,
-    restarted: Collection[BrokerId],
-) -> bool:
-    """Whether a live broker may lack committed records that it had when it became a member: its registration says so, if that
-    is newer than the state; or it has refused to lead in this epoch because of that."""
-    broker = state.brokers.get(broker_id)
-    if broker is None:
-        return False
-    if broker_id in restarted and broker.doubts(partition):
-        return True
-    return state.doubts.get(partition, {}).get(broker_id, -1) >= found.leader_epoch
-
-
-def _unknown(
-    state: ControllerState, partition: TopicPartition, asked: Collection[BrokerId], said: Collection[BrokerId]
-) -> list[BrokerId]:
-    """Those that have not said where their logs end, and may have more than the others: a disk that is offline can come back, and so can a
-    broker that is away or does not answer. One that knows that its log is gone is not waited for."""
-    return [id_ for id_ in asked if id_ not in said and not _lacks(state, id_, partition)]
-
-
-def _lacks(state: ControllerState, broker_id: BrokerId, partition: TopicPartition) -> bool:
-    broker = state.brokers.get(broker_id)
-    return broker is not None and broker.lacks(partition)
-
-
-def _silent_members(
-    state: ControllerState, partition: TopicPartition, kept: LeaderAndIsr, live: Collection[BrokerId]
-) -> frozenset[BrokerId]:
-    """The brokers that are registered and silent, if none that is in sync or eligible is heard of: only the end of their sessions
-    takes from them what nobody else has."""
-    if not state.suspects or any(id_ in live for id_ in members(kept)):
-        return frozenset()
-    offline = state.offline_replicas.get(partition, frozenset())
-    return frozenset(id_ for id_ in members(kept) if id_ in state.suspects and id_ not in offline)
-
-
-def _is_unclean(purpose: Purpose) -> bool:
-    return isinstance(purpose, PreferredElection) and purpose.unclean
-
-
-def _skipped(replicas: Replicas, found: LeaderAndIsr, partition: TopicPartition) -> list[Effect]:
-    if found.leader == replicas[0]:
+def _skipped(partition: TopicPartition, replicas: Replicas, one: _Decided, purpose: Purpose) -> list[Effect]:
+    """Why a preferred election changes nothing, where it could."""
+    if not isinstance(purpose, PreferredElection) or one.choice.state is not None:
+        return []
+    if one.found is None or one.found.leader == replicas[0]:
         return []
     return [Note("election.skipped", str(partition), f"preferred leader {replicas[0]} is not in sync")]
 

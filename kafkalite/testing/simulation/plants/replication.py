@@ -8,7 +8,7 @@ from typing import Any
 from kafkalite.controller import controller as controller_module
 from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
-from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes, vanished
+from kafkalite.controller.decisions import commands, eligible, leader_choice, topic_changes, vanished
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.controller.sources import ADMIN
 from kafkalite.coordination import paths
@@ -129,8 +129,8 @@ def notices_to_nobody(patch: Patch) -> None:
 
 def leads_whatever_it_lost(patch: Patch) -> None:
     """Eligible leader replicas are ignored: a member of the ISR leads, even after a loss of power (KIP-966)."""
-    patch(partition_changes, "without_doubtful", lambda state, doubtful: state)
-    patch(partition_changes, "_unknown", lambda *_: [])
+    patch(leader_choice, "without_doubtful", lambda state, doubtful: state)
+    patch(leader_choice.LeaderChoice, "_unknown", lambda *_: [])
     patch(doubts, "must_refuse", lambda partition, state: False)
 
 
@@ -144,7 +144,7 @@ def eligible_too_easily(patch: Patch) -> None:
     def eligible_after(state: leader.PartitionLeader, isr: tuple[BrokerId, ...]) -> Any:
         return tuple(each for each in state.replicas if each not in isr), ()
 
-    patch(partition_changes, "carried", planted)
+    patch(leader_choice, "carried", planted)
     patch(isr_rules, "eligible_after", eligible_after)
     patch(isr_rules, "must_clear", lambda state: False)
     patch(leader.PartitionLeader, "is_frozen", property(lambda self: self.is_under_min_isr))
