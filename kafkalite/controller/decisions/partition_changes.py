@@ -174,9 +174,7 @@ def _decide(state: ControllerState, partition: TopicPartition, replicas: Replica
         if choice.state is not None:
             note = Note("state.put_back", str(partition), f"replica {choice.state.leader} has the most")
             return _Decided(earlier, choice, (note,))
-        if base is not None:
-            return _Decided(None, Choice())
-        return _Decided(found, choice)
+        return _Decided(found if base is None else None, choice)
     if base is not None:
         note = Note("state.put_back", str(partition), f"written again: ISR {list(base.isr)}")
         return _Decided(base, LeaderChoice(state, partition, replicas, base, event).choose(is_put_back=True), (note,))
