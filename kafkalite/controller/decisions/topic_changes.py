@@ -47,7 +47,7 @@ from kafkalite.controller.decisions.events import (
     TopicsChanged,
 )
 from kafkalite.controller.decisions.malformed_znodes import record_malformed
-from kafkalite.controller.decisions.state import ControllerState, Deletion
+from kafkalite.controller.decisions.state import ControllerState, Deletion, Topic
 from kafkalite.controller.decisions.topic_writes import has_other_throttle, is_announced_again
 from kafkalite.coordination import paths
 from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
@@ -76,59 +76,58 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     state, dropped = _let_go(state, gone_by_hand)
     effects += dropped
     before = state.topics
-    shrunk = [
-        TopicPartition(name, number)
-        for name in sorted(before)
-        if name in event.topics
-        and event.topics[name] is not before[name]
-        and name not in unreadable
-        and name not in state.deletions
-        for number in before[name].assignment
-        if number not in event.topics[name].assignment
-    ]
+    # Topics that were not read again are the same objects: they cost nothing.
+    read_again = sorted(
+        name for name, topic in event.topics.items() if before.get(name) is not topic and name not in state.deletions
+    )
     topics = {**event.topics, **{name: before[name] for name in sorted(unreadable)}}
     state = dataclasses.replace(state, topics=topics)
+    shrunk = tuple(
+        TopicPartition(name, number)
+        for name in read_again
+        if name in before and name not in unreadable
+        for number in before[name].assignment
+        if number not in event.topics[name].assignment
+    )
     if shrunk:
         # By a removal of ours with an unknown outcome (the request names their brokers), or from outside.
         gone = frozenset(shrunk)
         rest = {each: known for each, known in state.partitions.items() if each not in gone}
         state = dataclasses.replace(state.without_memory_of(gone.__contains__), partitions=rest)
-        effects += announce_removal(state, tuple(shrunk), "partition.removal")
-    # Topics that were not read again are the same objects: they cost nothing.
-    touched = sorted(
-        name for name, topic in event.topics.items() if before.get(name) is not topic and name not in state.deletions
+        effects += announce_removal(state, shrunk, "partition.removal")
+    changed = tuple(
+        TopicPartition(name, number)
+        for name in read_again
+        for number in event.topics[name].assignment
+        if _has_changed(before.get(name), event.topics[name], number)
     )
-    fresh = tuple(
-        TopicPartition(name, partition)
-        for name in touched
-        for partition in event.topics[name].assignment
-        if name not in before
-        or before[name].created != event.topics[name].created
-        or partition not in before[name].assignment
-        or before[name].assignment[partition] != event.topics[name].assignment[partition]
-        or before[name].moves.get(partition) != event.topics[name].moves.get(partition)
-    )
+    known_before = [each for each in changed if each.topic in before]
     repeated = {
         each: (state.partitions[each], state.partitions[each])
-        for each in fresh
-        if each in state.partitions
-        and each.topic in before
-        and is_announced_again(before[each.topic], topics[each.topic], each.partition)
+        for each in known_before
+        if each in state.partitions and is_announced_again(before[each.topic], topics[each.topic], each.partition)
     }
     effects += announce_changes(state, repeated, "Reassignment")
     throttled = [
-        each
-        for each in fresh
-        if each.topic in before and has_other_throttle(before[each.topic], topics[each.topic], each.partition)
+        each for each in known_before if has_other_throttle(before[each.topic], topics[each.topic], each.partition)
     ]
     effects += announce_throttles(state, throttled, "Reassignment")
-    if fresh:
-        # A partition that has changed unseen: by hand, by a write of ours whose outcome was not known, or because the
-        # topic was removed and put back between two readings.
-        effects.append(ReadStates(fresh, Repair()))
+    if changed:
+        effects.append(ReadStates(changed, Repair()))
     if any(topic.moves for topic in topics.values()) or state.requested:
         effects.append(AdvanceReassignments())
     return state, effects
+
+
+def _has_changed(before: Topic | None, now: Topic, number: int) -> bool:
+    """Whether a partition is new, or was changed unseen: by hand, by a write of ours whose outcome was not known, or because the topic was
+    removed and put back between two readings."""
+    return (
+        before is None
+        or before.created != now.created
+        or before.assignment.get(number) != now.assignment[number]
+        or before.moves.get(number) != now.moves.get(number)
+    )
 
 
 def _is_topic(path: str) -> bool:

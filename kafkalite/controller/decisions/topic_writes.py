@@ -16,7 +16,6 @@ from kafkalite.controller.decisions.effects import (
 from kafkalite.controller.decisions.events import Repair, TopicsWritten
 from kafkalite.controller.decisions.partition_requests import on_change_written
 from kafkalite.controller.decisions.state import ControllerState, Topic
-from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 
 
@@ -42,37 +41,34 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
     drops: list[tuple[TopicPartition, BrokerId]] = []
     partitions = dict(state.partitions)
     topics = dict(state.topics)
-    dropped, away = set(state.dropped), set(state.away)
+    renewed: set[tuple[TopicPartition, BrokerId]] = set()
     fresh: list[TopicPartition] = []
     throttled: list[TopicPartition] = []
     for change in event.written:
-        before = topics.get(change.name)
-        if before is None or before.topic_id != change.topic.topic_id or change.name in state.deletions:
+        before, now = topics.get(change.name), change.topic
+        if before is None or before.topic_id != now.topic_id or change.name in state.deletions:
             continue
-        topics[change.name] = change.topic
-        for partition, now in change.states.items():
-            changes[partition] = (partitions.get(partition), now)
-            partitions[partition] = now
+        topics[change.name] = now
+        for partition, written in change.states.items():
+            changes[partition] = (partitions.get(partition), written)
+            partitions[partition] = written
         for partition in change.partitions:
-            was, move = before.moves.get(partition.partition), change.topic.moves.get(partition.partition)
-            already = was.dropping if was is not None else ()
-            new = [] if move is None else [each for each in move.dropping if each not in already]
-            drops += [(partition, broker) for broker in new]
-            kept = () if move is None else move.dropping
-            renewed = {(partition, broker) for broker in (*already, *new) if broker in new or broker not in kept}
-            dropped -= renewed
-            away -= renewed
-            if partition in change.removed or partition in change.added:
-                continue
-            if partition in partitions and is_announced_again(before, change.topic, partition.partition):
+            already, wanted = _dropping(before, partition), _dropping(now, partition)
+            drops += [(partition, broker) for broker in wanted if broker not in already]
+            renewed |= {(partition, broker) for broker in {*already} ^ {*wanted}}
+        staying = [each for each in change.partitions if each not in change.removed and each not in change.added]
+        for partition in staying:
+            if partition in partitions and is_announced_again(before, now, partition.partition):
                 changes.setdefault(partition, (partitions[partition], partitions[partition]))
-            if partition not in change.states and has_other_throttle(before, change.topic, partition.partition):
-                throttled.append(partition)
-            effects += _progress(partition, was, move, change.topic.assignment.get(partition.partition, ()))
-        if change.added:
-            fresh += [partition for partition in change.added if partition not in partitions]
+            effects += _progress(partition, before, now)
+        throttled += [
+            partition
+            for partition in staying
+            if partition not in change.states and has_other_throttle(before, now, partition.partition)
+        ]
+        fresh += [partition for partition in change.added if partition not in partitions]
     state = dataclasses.replace(
-        state, topics=topics, partitions=partitions, dropped=frozenset(dropped), away=frozenset(away)
+        state, topics=topics, partitions=partitions, dropped=state.dropped - renewed, away=state.away - renewed
     )
     for change in event.written:
         if change.added or change.removed:
@@ -88,10 +84,16 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
     return state, [*effects, AdvanceReassignments()]
 
 
-def _progress(
-    partition: TopicPartition, was: ReassignmentProgress | None, now: ReassignmentProgress | None, replicas: Replicas
-) -> list[Effect]:
+def _dropping(topic: Topic, partition: TopicPartition) -> Replicas:
+    """The replicas whose files its move wants gone."""
+    move = topic.moves.get(partition.partition)
+    return () if move is None else move.dropping
+
+
+def _progress(partition: TopicPartition, before: Topic, topic: Topic) -> list[Effect]:
     """A line for the log at the beginning, at each step and at the end."""
+    was, now = before.moves.get(partition.partition), topic.moves.get(partition.partition)
+    replicas = topic.assignment.get(partition.partition, ())
     if now is None:
         return [Note("reassignment.done", str(partition), f"replicas {list(replicas)}")]
     if was is None or was.target != now.target:
