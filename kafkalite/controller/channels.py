@@ -252,54 +252,63 @@ class Channels:
 
     def _take_answer(self, channel: _Channel, command: Command, response: Message) -> None:
         assert isinstance(response, LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse)
-        broker = channel.broker
+        broker, kind = channel.broker, type(command).__name__
         if response.error:
-            _log.warning(
-                "controller.command_refused",
-                broker=broker.broker_id,
-                kind=type(command).__name__,
-                error=response.error,
-            )
+            _log.warning("controller.command_refused", broker=broker.broker_id, kind=kind, error=response.error)
             if response.error in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH):
-                known = (
-                    response.controller_epoch if isinstance(response, UpdateMetadataResponse) else ControllerEpoch(-1)
-                )
+                known = ControllerEpoch(-1)
+                if isinstance(response, UpdateMetadataResponse):
+                    known = response.controller_epoch
                 self._on_stale(ErrorCode(response.error), known)
             return
         if isinstance(response, UpdateMetadataResponse):
             return
         now_ms = self._env.clock.wall_ms()
-        refused = {(each.topic, each.partition): each.error for each in response.partitions}
+        refused = {TopicPartition(each.topic, each.partition): each.error for each in response.partitions}
         for entry in command.partitions:
-            code = refused.get((entry.topic, entry.partition), ErrorCode.NONE)
+            code = refused.get(TopicPartition(entry.topic, entry.partition), ErrorCode.NONE)
             channel.refusals.record(entry, code, now_ms)
         if refused:
             _log.warning(
                 "controller.partitions_refused",
                 broker=broker.broker_id,
-                kind=type(command).__name__,
+                kind=kind,
                 partitions=sorted(refused.items())[:10],
                 count=len(refused),
             )
-        dead = [TopicPartition(*each) for each in sorted(refused) if refused[each] == ErrorCode.KAFKA_STORAGE_ERROR]
-        if dead and isinstance(command, LeaderAndIsrRequest):
-            self._post(ReplicasFailed(broker.broker_id, broker.broker_epoch, tuple(dead)))
-        unsure = [each for each in sorted(refused) if refused[each] == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
-        if unsure and isinstance(command, LeaderAndIsrRequest):
-            doubtful = tuple(TopicPartition(*each) for each in unsure)
-            self._post(ReplicasDoubtful(broker.broker_id, broker.broker_epoch, doubtful))
+        if isinstance(command, LeaderAndIsrRequest):
+            self._report_refused(broker, refused)
         if isinstance(command, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
-            stopped, failed, ids = [], [], []
-            for stop in command.partitions:
-                if not stop.delete_files:
-                    continue
-                partition = TopicPartition(stop.topic, stop.partition)
-                if refused.get(partition, ErrorCode.NONE) in (ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID):
-                    stopped.append(partition)
-                    ids.append(stop.topic_id)
-                else:
-                    failed.append(partition)
-            if stopped or failed:
-                away = frozenset(TopicPartition(*each) for each in response.away)
-                outcome = (tuple(stopped), tuple(failed), tuple(ids), away)
-                self._post(ReplicasStopped(broker.broker_id, broker.broker_epoch, *outcome))
+            self._report_stopped(broker, command, response, refused)
+
+    def _report_refused(self, broker: BrokerInfo, refused: Mapping[TopicPartition, int]) -> None:
+        """Replicas that cannot have the role that the controller gave them."""
+        dead = tuple(each for each in sorted(refused) if refused[each] == ErrorCode.KAFKA_STORAGE_ERROR)
+        if dead:
+            self._post(ReplicasFailed(broker.broker_id, broker.broker_epoch, dead))
+        doubtful = tuple(each for each in sorted(refused) if refused[each] == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        if doubtful:
+            self._post(ReplicasDoubtful(broker.broker_id, broker.broker_epoch, doubtful))
+
+    def _report_stopped(
+        self,
+        broker: BrokerInfo,
+        command: StopReplicaRequest,
+        response: StopReplicaResponse,
+        refused: Mapping[TopicPartition, int],
+    ) -> None:
+        """Replicas whose files are gone, and those whose files could not be deleted."""
+        stopped, failed, ids = [], [], []
+        for stop in command.partitions:
+            if not stop.delete_files:
+                continue
+            partition = TopicPartition(stop.topic, stop.partition)
+            if refused.get(partition, ErrorCode.NONE) in (ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID):
+                stopped.append(partition)
+                ids.append(stop.topic_id)
+            else:
+                failed.append(partition)
+        if stopped or failed:
+            away = frozenset(TopicPartition(*each) for each in response.away)
+            outcome = (tuple(stopped), tuple(failed), tuple(ids), away)
+            self._post(ReplicasStopped(broker.broker_id, broker.broker_epoch, *outcome))

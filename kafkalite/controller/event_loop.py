@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import assert_never
 
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
@@ -367,11 +367,8 @@ class ControllerEventLoop:
         match effect:
             case Send(broker_id, command):
                 self.channels.offer(broker_id, command)
-            case ReadStates(partitions, purpose, chunk):
-                read = await self.reader.states(partitions, purpose, chunk)
-                if self._phases is not None and self._phases.read_ms < 0 and isinstance(purpose, Repair):
-                    self._phases.read_ms = self._since(self._phases)
-                return read
+            case ReadStates():
+                return await self._read(effect)
             case AskLogEnds():
                 return await self.reader.log_ends(effect, self.state)
             case WriteStates():
@@ -386,11 +383,7 @@ class ControllerEventLoop:
                 if await self._storage.raise_min_insync(topic, value):
                     self._on_moves()
             case RereadTopics(topics):
-                self.reader.stale_topics |= set(topics)
-                self.inbox.mark(NewsSource.TOPICS)
-                self._are_requests_due = True
-                if self.state.removals:
-                    self.inbox.mark(NewsSource.PARTITION_REQUESTS)
+                self._reread(topics)
             case AdvanceReassignments():
                 self.inbox.mark(NewsSource.MOVES)
             case RemoveReassignmentRequests(done):
@@ -419,22 +412,42 @@ class ControllerEventLoop:
             case DropRestartRequests(names):
                 await self._storage.drop_restarts(names)
             case ReplyShutdown(token, response):
-                future = self._shutdowns.get(token)
-                if future is not None and not future.done():
-                    future.set_result(response)
+                self._reply(token, response)
             case Post(event):
                 return event
-            case Note(event_name, subject, detail, is_error):
-                log = _log.error if is_error else _log.info
-                log(f"controller.{event_name}", subject=subject, detail=detail)
-                self._history.record(subject, f"controller.{event_name}", detail)
-                if event_name.startswith("balancer.") and subject != BALANCER:
-                    self._history.record(BALANCER, f"controller.{event_name}", f"{subject}: {detail}")
+            case Note():
+                self._note(effect)
             case Resign(reason):
                 raise ControllerMovedError(reason)
             case _:
                 assert_never(effect)
         return None
+
+    async def _read(self, effect: ReadStates) -> StatesRead:
+        read = await self.reader.states(effect.partitions, effect.purpose, effect.chunk)
+        if self._phases is not None and self._phases.read_ms < 0 and isinstance(effect.purpose, Repair):
+            self._phases.read_ms = self._since(self._phases)
+        return read
+
+    def _reread(self, topics: Collection[str]) -> None:
+        self.reader.stale_topics |= set(topics)
+        self.inbox.mark(NewsSource.TOPICS)
+        self._are_requests_due = True
+        if self.state.removals:
+            self.inbox.mark(NewsSource.PARTITION_REQUESTS)
+
+    def _reply(self, token: int, response: ControlledShutdownResponse) -> None:
+        future = self._shutdowns.get(token)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    def _note(self, note: Note) -> None:
+        event = f"controller.{note.event}"
+        log = _log.error if note.is_error else _log.info
+        log(event, subject=note.subject, detail=note.detail)
+        self._history.record(note.subject, event, note.detail)
+        if note.event.startswith("balancer.") and note.subject != BALANCER:
+            self._history.record(BALANCER, event, f"{note.subject}: {note.detail}")
 
     async def _write(self, effect: WriteStates) -> StatesWritten:
         written, conflicts = await self._storage.write_states(effect.writes, effect.chunk)
