@@ -91,21 +91,7 @@ class ReassignmentAdmin:
         """
         for _ in range(ATTEMPTS):
             cluster = await self._read(zk, {wanted.topic for wanted in request.partitions})
-            results: list[PartitionResult] = []
-            seen: set[tuple[str, int]] = set()
-            for number, wanted in enumerate(request.partitions, 1):
-                if not number % _CHECKED_AT_ONCE:
-                    await asyncio.sleep(0)
-                if (wanted.topic, wanted.partition) in seen:
-                    results.append(_result(wanted, ErrorCode.INVALID_REQUEST, "the partition occurs twice"))
-                else:
-                    results.append(_check(wanted, cluster, request))
-                seen.add((wanted.topic, wanted.partition))
-            good = [w for w, result in zip(request.partitions, results, strict=True) if result.error == ErrorCode.NONE]
-            for at, result in enumerate(results):
-                over = result.error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-                if over and TopicPartition(result.topic, result.partition) in accepted:
-                    results[at] = _result(request.partitions[at], ErrorCode.NONE)  # it is rolled back already
+            results, good = await _check_all(request, cluster, accepted)
             refused = any(result.error != ErrorCode.NONE for result in results)
             if not good or (request.is_atomic and refused):
                 return tuple(results), {}
@@ -119,11 +105,7 @@ class ReassignmentAdmin:
                 {**cluster.requested, **new}, {**cluster.throttles, **throttles}, limits
             )
             try:
-                if cluster.version is None:
-                    await zk.ensure_path(paths.parent(paths.REASSIGN_PARTITIONS))
-                    await zk.create(paths.REASSIGN_PARTITIONS, data)
-                else:
-                    await zk.set(paths.REASSIGN_PARTITIONS, data, cluster.version)
+                await _write(zk, data, cluster.version)
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue  # somebody else has changed it
             except TooBigError:
@@ -218,6 +200,39 @@ class ReassignmentAdmin:
                 )
             )
         return ListReassignmentsResponse(ErrorCode.NONE, "", tuple(found))
+
+
+async def _check_all(
+    request: AlterReassignmentsRequest, cluster: _Cluster, accepted: Collection[TopicPartition]
+) -> tuple[list[PartitionResult], list[WantedReassignment]]:
+    """The results, and what is to be written. `accepted`: what an earlier attempt may have written."""
+    results: list[PartitionResult] = []
+    good: list[WantedReassignment] = []
+    seen: set[TopicPartition] = set()
+    for number, wanted in enumerate(request.partitions, 1):
+        if not number % _CHECKED_AT_ONCE:
+            await asyncio.sleep(0)
+        partition = TopicPartition(wanted.topic, wanted.partition)
+        if partition in seen:
+            result = _result(wanted, ErrorCode.INVALID_REQUEST, "the partition occurs twice")
+        else:
+            result = _check(wanted, cluster, request)
+        seen.add(partition)
+        if result.error == ErrorCode.NONE:
+            good.append(wanted)
+        elif result.error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS and partition in accepted:
+            result = _result(wanted, ErrorCode.NONE)  # it is rolled back already
+        results.append(result)
+    return results, good
+
+
+async def _write(zk: Coordinator, data: bytes, version: int | None) -> None:
+    """On top of this version of the request; None: there is none yet. Raises CoordinatorError."""
+    if version is None:
+        await zk.ensure_path(paths.parent(paths.REASSIGN_PARTITIONS))
+        await zk.create(paths.REASSIGN_PARTITIONS, data)
+    else:
+        await zk.set(paths.REASSIGN_PARTITIONS, data, version)
 
 
 async def readable_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, topic_znodes.TopicZnode]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock
@@ -171,43 +171,49 @@ class Describing:
         has_lease = self._hosted.usable()
         for partition in sorted(self._hosted.all(), key=lambda p: p.topic_partition):
             name = str(partition.topic_partition)
-            leader = partition.leader
-            if partition.storage_error is not None:
-                standing = self._offline_replicas.standing(partition)
-                if self._offline_replicas.is_last_copy(partition):
-                    report("replica.last_copy", name, f"{name} is offline: {partition.storage_error}; {standing}")
-                else:
-                    report("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
-                continue
-            if partition.log.damaged_at is not None:
-                damage = f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}"
-                if self._offline_replicas.is_last_copy(partition):
-                    report("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
-                else:
-                    report("replica.damaged", name, damage)
-            if leader is not None and not has_lease and (reason := self._hosted.refusal(partition, -1)):
-                report("partition.fenced", name, f"{name} accepts no records: ZooKeeper has not answered, and {reason}")
-            if leader is not None and leader.is_under_min_isr:
-                need = leader.effective_min_insync_replicas
-                report("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
-            elif leader is not None and self._is_short(partition, leader):
-                adding = self._adding(partition)
-                missing = [each for each in leader.replicas if each not in (*leader.committed_isr, *adding)]
-                report("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
-            elif leader is None and partition.leader_id == NO_LEADER:
-                report("partition.offline", name, f"{name} has no leader")
-                if partition.is_doubtful:
-                    report("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
-            if leader is not None and (waits_for := self._waits_for(partition, leader)):
-                detail = f"{name}: records wait for replicas that do not fetch them: {', '.join(map(str, waits_for))}"
-                report("partition.waits", name, detail)
-            late = self._open_transactions.late(partition) if leader is not None else None
-            if late is not None:
-                report("transaction.late", name, f"{name}: {late.text()}")
+            for what, detail in self._problems_of(partition, name, has_lease=has_lease):
+                report(what, name, detail)
         self._report_unserved(report)
         if self._strays.refusal:
             report("replica.strays_refused", "", self._strays.refusal)
         return self._with_times(found)
+
+    def _problems_of(self, partition: Partition, name: str, *, has_lease: bool) -> Iterator[tuple[str, str]]:
+        """(what, detail)."""
+        if partition.storage_error is not None:
+            what = "replica.last_copy" if self._offline_replicas.is_last_copy(partition) else "replica.offline"
+            yield what, f"{name} is offline: {partition.storage_error}; {self._offline_replicas.standing(partition)}"
+            return
+        if partition.log.damaged_at is not None:
+            damage = f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}"
+            if self._offline_replicas.is_last_copy(partition):
+                yield "replica.last_copy_damaged", f"{damage}; no other replica is in sync"
+            else:
+                yield "replica.damaged", damage
+        if partition.leader is not None:
+            yield from self._problems_of_leader(partition, partition.leader, name, has_lease=has_lease)
+        elif partition.leader_id == NO_LEADER:
+            yield "partition.offline", f"{name} has no leader"
+            if partition.is_doubtful:
+                yield "replica.doubtful", f"{name}: {doubts.lasting(partition)}"
+
+    def _problems_of_leader(
+        self, partition: Partition, leader: PartitionLeader, name: str, *, has_lease: bool
+    ) -> Iterator[tuple[str, str]]:
+        if not has_lease and (reason := self._hosted.refusal(partition, -1)):
+            yield "partition.fenced", f"{name} accepts no records: ZooKeeper has not answered, and {reason}"
+        if leader.is_under_min_isr:
+            need = leader.effective_min_insync_replicas
+            yield "partition.under_min_isr", f"{name}: {len(leader.committed_isr)} in sync, {need} needed"
+        elif self._is_short(partition, leader):
+            present = (*leader.committed_isr, *self._adding(partition))
+            missing = [each for each in leader.replicas if each not in present]
+            yield "partition.under_replicated", f"{name}: not in sync: {', '.join(map(str, missing))}"
+        if waits_for := self._waits_for(partition, leader):
+            replicas = ", ".join(map(str, waits_for))
+            yield "partition.waits", f"{name}: records wait for replicas that do not fetch them: {replicas}"
+        if (late := self._open_transactions.late(partition)) is not None:
+            yield "transaction.late", f"{name}: {late.text()}"
 
     def _report_unserved(self, report: Callable[[str, str, str], None]) -> None:
         """Replicas of topics that have vanished: in their places, or set aside because a later topic has the name."""

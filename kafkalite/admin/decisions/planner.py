@@ -6,7 +6,7 @@ does not use yet where there is one. Only then, and only to make the counts even
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from kafkalite.errors import ErrorCode, api_error
@@ -143,30 +143,31 @@ def _spread(
         for broker in replicas:
             hosted[broker].add(partition)
     for _ in range(sum(map(len, hosted.values()))):
-        moved = False
-        by_load = sorted(goal.brokers - goal.closed, key=load.key)
-        for full in reversed(by_load):
-            for empty in by_load:
-                if load.replicas.get(full, 0) - load.replicas.get(empty, 0) < 2:
-                    break
-                movable = [
-                    partition
-                    for partition in hosted[full] - hosted[empty]
-                    if _may_swap(wanted[partition], full, empty, racks)
-                ]
-                if movable:
-                    partition = min(movable, key=lambda each: (wanted[each][0] == full, sizes.get(each, 0), each))
-                    wanted[partition] = tuple(empty if each == full else each for each in wanted[partition])
-                    hosted[full].remove(partition)
-                    hosted[empty].add(partition)
-                    load.add(full, sizes.get(partition, 0), -1)
-                    load.add(empty, sizes.get(partition, 0))
-                    moved = True
-                    break
-            if moved:
+        for full, empty in _uneven_pairs(sorted(goal.brokers - goal.closed, key=load.key), load):
+            movable = [
+                partition
+                for partition in hosted[full] - hosted[empty]
+                if _may_swap(wanted[partition], full, empty, racks)
+            ]
+            if movable:
                 break
-        if not moved:
+        else:
             return
+        partition = min(movable, key=lambda each: (wanted[each][0] == full, sizes.get(each, 0), each))
+        wanted[partition] = tuple(empty if each == full else each for each in wanted[partition])
+        hosted[full].remove(partition)
+        hosted[empty].add(partition)
+        load.add(full, sizes.get(partition, 0), -1)
+        load.add(empty, sizes.get(partition, 0))
+
+
+def _uneven_pairs(by_load: Sequence[BrokerId], load: _BrokerLoads) -> Iterator[tuple[BrokerId, BrokerId]]:
+    """A fuller broker and an emptier one, between which a replica makes the counts more even; the fullest ones first."""
+    for full in reversed(by_load):
+        for empty in by_load:
+            if load.replicas.get(full, 0) - load.replicas.get(empty, 0) < 2:
+                break
+            yield full, empty
 
 
 def _spread_leaders(goal: Goal, wanted: dict[TopicPartition, Replicas], load: _BrokerLoads) -> None:
