@@ -150,25 +150,33 @@ class EntryOptions:
 
     def _wanted(self, resources: Sequence[Resource]) -> list[tuple[Resource, Operation]]:
         """Raises click.UsageError."""
-        if not (self.is_producer or self.is_consumer):
-            if not resources or self.is_idempotent:
-                raise click.UsageError(
-                    "name a topic, a group, a transactional id or the cluster (--idempotent: a producer)"
-                )
-            chosen = [_OPERATIONS[each] for each in self.operations] or [Operation.ALL]
-            for (kind, _), operation in ((resource, each) for resource in resources for each in chosen):
-                if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
-                    raise click.UsageError(f"{operation.name} is not an operation of {kind.name}")
-            return [(resource, operation) for resource in resources for operation in chosen]
+        if self.is_producer or self.is_consumer:
+            return self._of_shortcuts(resources)
+        if not resources or self.is_idempotent:
+            raise click.UsageError(
+                "name a topic, a group, a transactional id or the cluster (--idempotent: a producer)"
+            )
+        chosen = [_OPERATIONS[each] for each in self.operations] or [Operation.ALL]
+        wanted = [(resource, operation) for resource in resources for operation in chosen]
+        for (kind, _), operation in wanted:
+            if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
+                raise click.UsageError(f"{operation.name} is not an operation of {kind.name}")
+        return wanted
+
+    def _of_shortcuts(self, resources: Sequence[Resource]) -> list[tuple[Resource, Operation]]:
+        """What --producer and --consumer mean. Raises click.UsageError."""
         if self.operations:
             raise click.UsageError("--producer and --consumer say which operations: not with --operation")
         kinds = {kind for kind, _ in resources}
         if _TOPIC not in kinds or (self.is_consumer and _GROUP not in kinds) or _CLUSTER in kinds:
             raise click.UsageError("--producer needs --topic; --consumer needs --topic and --group; neither --cluster")
-        found = []
-        for shortcut, is_wanted in ((_PRODUCER, self.is_producer), (_CONSUMER, self.is_consumer)):
-            for resource in resources:
-                found += [(resource, operation) for operation in shortcut.get(resource[0], ()) if is_wanted]
+        shortcuts = [*([_PRODUCER] if self.is_producer else []), *([_CONSUMER] if self.is_consumer else [])]
+        found = [
+            (resource, operation)
+            for shortcut in shortcuts
+            for resource in resources
+            for operation in shortcut.get(resource[0], ())
+        ]
         if self.is_idempotent and self.is_producer:
             found.append(((_CLUSTER, CLUSTER_NAME), Operation.IDEMPOTENT_WRITE))
         return list(dict.fromkeys(found))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
@@ -33,6 +33,8 @@ EveryNode = Callable[[Message], Awaitable[Mapping[BrokerId, Message | KafkaliteE
 _CAUSES = frozenset({"disk.offline", "disk.full", "command.unanswered"})
 #: Problems of brokers that concern every partition.
 _EVERYBODYS = frozenset({"zookeeper.away", "zookeeper.foreign"})
+_OF_A_SHORT_ISR = frozenset({"partition.under_min_isr", "partition.under_replicated"})
+_NOBODY = BrokerId(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,41 +138,35 @@ def diagnose(known: Known) -> Diagnosis:
     metadata, name = known.metadata, str(known.partition)
     findings: dict[tuple[str, str], Finding] = {}
 
-    def add(what: str, detail: str, since_ms: int, broker: BrokerId) -> None:
+    def add(what: str, detail: str, since_ms: int = 0, broker: BrokerId = _NOBODY) -> None:
         said = advice(what)
         findings.setdefault((what, detail), Finding(what, detail, since_ms, broker, said.doing, said.do))
+
+    def add_those_on_replicas(kinds: Collection[str]) -> None:
+        for broker in metadata.replicas:
+            for problem in known.problems.get(broker, ()):
+                if problem.what in kinds:
+                    add(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
 
     for node, problems in sorted(known.problems.items()):
         for problem in problems:
             if problem.subject == name:
                 add(problem.what, problem.detail, problem.since_ms, node)
-    names = {what for what, _ in findings}
-    if metadata.leader < 0 and "partition.offline" not in names:
-        add(
-            "partition.offline",
-            f"{name} has no leader; only {[*metadata.isr, *metadata.elr]} may lead it",
-            0,
-            BrokerId(-1),
-        )
-    expected = [broker for broker in metadata.replicas if broker not in metadata.adding]
-    missing = [broker for broker in expected if broker not in metadata.isr]
+    reported = {what for what, _ in findings}
+    if metadata.leader < 0 and "partition.offline" not in reported:
+        add("partition.offline", f"{name} has no leader; only {[*metadata.isr, *metadata.elr]} may lead it")
     is_short = is_under_replicated(metadata.replicas, metadata.isr, metadata.adding)
-    if metadata.leader >= 0 and is_short and not names & {"partition.under_min_isr", "partition.under_replicated"}:
-        add("partition.under_replicated", f"{name}: not in sync: {missing}", 0, BrokerId(-1))
+    if metadata.leader >= 0 and is_short and reported.isdisjoint(_OF_A_SHORT_ISR):
+        missing = [each for each in metadata.replicas if each not in (*metadata.adding, *metadata.isr)]
+        add("partition.under_replicated", f"{name}: not in sync: {missing}")
     for broker in metadata.replicas:
         if broker not in known.live:
-            add("broker.unreachable", f"broker {broker} is not registered", _gone_ms(known, broker), BrokerId(-1))
+            add("broker.unreachable", f"broker {broker} is not registered", _gone_ms(known, broker))
         elif broker in known.unreachable:
-            add("broker.unreachable", f"broker {broker} does not answer: {known.unreachable[broker]}", 0, BrokerId(-1))
-    for broker in metadata.replicas:
-        for problem in known.problems.get(broker, ()):
-            if problem.what in _EVERYBODYS:
-                add(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
+            add("broker.unreachable", f"broker {broker} does not answer: {known.unreachable[broker]}")
+    add_those_on_replicas(_EVERYBODYS)
     if findings:  # what is wrong with a replica's broker explains a problem of the partition, and is not one of its own
-        for broker in metadata.replicas:
-            for problem in known.problems.get(broker, ()):
-                if problem.what in _CAUSES:
-                    add(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
+        add_those_on_replicas(_CAUSES)
     events = sorted(
         ((node, event) for node, each in known.events.items() for event in each), key=lambda row: (row[1].at_ms, row[0])
     )

@@ -40,25 +40,20 @@ class LogOffsetHandlers:
         times = Counter(
             (topic.name, partition.partition_index) for topic in message.topics for partition in topic.partitions
         )
-        duplicates = {key for key, count in times.items() if count > 1}
+        refused: dict[tuple[str, int], ErrorCode] = {}
         asked: list[ListOffsetsPartition] = []
-        too_early: set[tuple[str, int]] = set()
-        denied = request.denied.topics
         for topic in message.topics:
             for partition in topic.partitions:
-                key = (topic.name, partition.partition_index)
-                timestamp = partition.timestamp
-                if request.version < _SINCE.get(timestamp, 0):
-                    too_early.add(key)
-                elif topic.name not in denied and key not in duplicates:
-                    asked.append(
-                        ListOffsetsPartition(
-                            topic.name,
-                            partition.partition_index,
-                            EARLIEST_TIMESTAMP if timestamp in _OF_STORAGE else timestamp,
-                            partition.current_leader_epoch,
-                        )
-                    )
+                key, timestamp = (topic.name, partition.partition_index), partition.timestamp
+                if topic.name in request.denied.topics:
+                    refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif times[key] > 1:
+                    refused[key] = ErrorCode.INVALID_REQUEST
+                elif request.version < _SINCE.get(timestamp, 0):
+                    refused[key] = ErrorCode.UNSUPPORTED_VERSION
+                else:
+                    what = EARLIEST_TIMESTAMP if timestamp in _OF_STORAGE else timestamp
+                    asked.append(ListOffsetsPartition(*key, what, partition.current_leader_epoch))
         listed = await self._partitions.list_offsets(
             ListOffsetsRequest(tuple(asked), message.isolation_level, request.connection.owner)
         )
@@ -72,23 +67,14 @@ class LogOffsetHandlers:
                 partitions.append(answer)
                 key = (topic.name, partition.partition_index)
                 entry = by_key.get(key)
-                if topic.name in denied:
-                    answer.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                elif key in duplicates:
-                    answer.error_code = int(ErrorCode.INVALID_REQUEST)
-                elif key in too_early:
-                    answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
+                if key in refused:
+                    answer.error_code = int(refused[key])
                 elif entry is not None:
                     answer.error_code = entry.error
-                    if partition.timestamp in _TIERED:
-                        continue
-                    answer.timestamp, answer.offset, answer.leader_epoch = (
-                        entry.timestamp,
-                        entry.offset,
-                        entry.leader_epoch,
-                    )
-                    if not entry.error and entry.offset >= 0:
-                        answer.old_style_offsets = [entry.offset]
+                    if partition.timestamp not in _TIERED:
+                        answer.timestamp, answer.offset = entry.timestamp, entry.offset
+                        answer.leader_epoch = entry.leader_epoch
+                        answer.old_style_offsets = [entry.offset] if not entry.error and entry.offset >= 0 else []
             topics.append(response.ListOffsetsTopicResponse(topic.name, partitions))
         return response(topics=topics)
 
