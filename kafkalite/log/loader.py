@@ -75,46 +75,29 @@ def load_log(
         OSError.
     """
     names = _tidy(disk, path, disk.listdir(path))
-    compacted_to: int | None = None
-    if checkpoints.COMPACTED in names:
-        compacted_to = checkpoints.decode_compacted(disk.read_file(f"{path}/{checkpoints.COMPACTED}"))
+    compacted_to = _read_compacted(disk, path, names)
     topic_id, is_recorded = _read_metadata(disk, path, names)
     if compacted_to is None and is_recorded:
         compacted_to = -1
-    bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
-    snapshots = [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
-    segments = [
-        Segment.load(disk, handles, path, base, following)
-        for base, following in zip(bases, [*bases[1:], -1], strict=False)
-    ]
-    while len(segments) > 1 and segments[0].next_offset <= log_start_offset:
-        segments.pop(0).remove()  # retention had taken it; its removal was lost with the power
+    elif compacted_to is None and "compact" in config.cleanup_policy:
+        compacted_to = EVERYWHERE  # an older version did not record its compactions
+    segments = _load_segments(disk, handles, path, names, log_start_offset)
     file_epochs = _read_epochs(disk, path, names)
-    checked_from = len(segments)
-    lowered = was_cut = False
-    if segments:
-        if clean and not _find_end(segments[-1]):
-            _log.warning("log.end_unclear", partition=str(topic_partition))
-            clean = False
-        if not clean:
-            known_point = recovery_point
-            last = len(segments) - 1
-            checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
-            if compacted_to is None and "compact" in config.cleanup_policy:
-                compacted_to = EVERYWHERE  # an older version did not record its compactions
-            interval = config.index_interval_bytes
-            cut = recover(
-                segments,
-                checked_from,
-                file_epochs,
-                compacted_to=compacted_to,
-                interval=interval,
-                before_cut=before_cut,
-            )
-            # What was cut may be back after a power loss until it is flushed: check that segment again next time.
-            recovery_point = min(recovery_point, cut)
-            was_cut = cut < NOTHING_CUT
-            lowered = recovery_point < known_point
+    if clean and segments and not _find_end(segments[-1]):
+        _log.warning("log.end_unclear", partition=str(topic_partition))
+        clean = False
+    checked_from, cut = len(segments), NOTHING_CUT
+    if segments and not clean:
+        last = len(segments) - 1
+        checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
+        cut = recover(
+            segments,
+            checked_from,
+            file_epochs,
+            compacted_to=compacted_to,
+            interval=config.index_interval_bytes,
+            before_cut=before_cut,
+        )
     recovered = segments[checked_from:]
     if not segments or segments[-1].next_offset < log_start_offset:
         for segment in segments:
@@ -123,10 +106,7 @@ def load_log(
         recovered = []
     end = segments[-1].next_offset
     trusted_to = end if clean or not recovered else recovered[0].base_offset
-    # A loss of power may bring back what retention had removed: what is behind such a snapshot is not in the log any more.
-    for offset in [offset for offset in snapshots if not segments[0].base_offset <= offset <= trusted_to]:
-        disk.remove(f"{path}/{offset:020d}{SNAPSHOT}")
-        snapshots.remove(offset)
+    snapshots = _load_snapshots(disk, path, names, segments[0].base_offset, trusted_to)
     doubtful = [
         segment for segment in segments if segment not in recovered and _is_doubtful(segment, names, clean=clean)
     ]
@@ -138,17 +118,51 @@ def load_log(
         producers=_producers(disk, path, segments, snapshots, recovered, config.max_producer_ids),
         snapshots=snapshots,
         log_start_offset=max(log_start_offset, segments[0].base_offset),
-        recovery_point=end if clean else min(recovery_point, end),
+        # What was cut may be back after a power loss until it is flushed: check that segment again next time.
+        recovery_point=end if clean else min(recovery_point, cut, end),
         topic_id=topic_id,
         clean=clean,
-        recovery_point_lowered=lowered,
+        recovery_point_lowered=cut < recovery_point,
         compacted_to=-1 if compacted_to in (None, EVERYWHERE) else compacted_to,
         records_compactions=is_recorded,
-        was_cut=was_cut,
+        was_cut=cut < NOTHING_CUT,
     )
     return PartitionLog(
         topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
     )
+
+
+def _read_compacted(disk: Disk, path: str, names: list[str]) -> int | None:
+    """How far the log was compacted; None: there is no record of that."""
+    if checkpoints.COMPACTED not in names:
+        return None
+    return checkpoints.decode_compacted(disk.read_file(f"{path}/{checkpoints.COMPACTED}"))
+
+
+def _load_segments(
+    disk: Disk, handles: HandleCache, path: str, names: list[str], log_start_offset: int
+) -> list[Segment]:
+    """Those that retention had not taken: the removal of the others was lost with the power."""
+    bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
+    segments = [
+        Segment.load(disk, handles, path, base, following)
+        for base, following in zip(bases, [*bases[1:], -1], strict=False)
+    ]
+    while len(segments) > 1 and segments[0].next_offset <= log_start_offset:
+        segments.pop(0).remove()
+    return segments
+
+
+def _load_snapshots(disk: Disk, path: str, names: list[str], first: int, trusted_to: int) -> list[int]:
+    """The offsets of the snapshots that count. A loss of power may bring back what retention had removed: what is behind such a snapshot is
+    not in the log any more."""
+    snapshots = []
+    for offset in [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]:
+        if first <= offset <= trusted_to:
+            snapshots.append(offset)
+        else:
+            disk.remove(f"{path}/{offset:020d}{SNAPSHOT}")
+    return snapshots
 
 
 def load_apart(
