@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from kafkalite.env.fair_queue import Owner
@@ -283,37 +284,22 @@ class ConsumerFetchHandler:
         offset = entry.fetch_offset
         high_watermark = partition.high_watermark
         start = log.log_start_offset
-        if offset > log.log_end_offset and partition.leader is not None and self._hosted.may_be_replaced(partition):
-            # Its successor may have these records. A consumer that hears "out of range" goes back to its beginning, or leaves some out.
-            raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        divergence = _divergence(entry, log) if entry.last_fetched_epoch >= 0 else None
-        if offset < start or (offset > log.log_end_offset and divergence is None):
-            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
+        divergence = self._check_offset(partition, offset, start, entry.last_fetched_epoch)
         if entry.records_size:
             entry.drop_records()
         entry.error = entry.available = 0
         entry.missing = None
         entry.wire = b""
         entry.directory = log.directory
-        entry.preferred = self._preferred(partition, entry)
+        entry.preferred = self._preferred(partition, entry) if self._selects_by_rack else NO_LEADER
         entry.divergence = divergence if entry.preferred == NO_LEADER else None
         try:
-            stable = min(log.last_stable_offset(high_watermark), high_watermark)
+            stable = log.last_stable_offset(high_watermark)
             limit = stable if isolation == READ_COMMITTED else high_watermark
             # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
             entry.has_more = offset < limit or divergence is not None
             if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER and divergence is None:
-                max_bytes = min(entry.max_bytes, max(left, 0))
-                if entry.cold_reads >= ATTEMPTS:
-                    reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
-                else:
-                    with ResidentOnly():
-                        reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
-                entry.cold_reads = 0
-                entry.available = entry.records_size
-                # The first batch comes whatever its size. If none has come, offsets are missing up to the limit (compaction).
-                if reached < limit and (entry.records_size or not is_first):
-                    entry.available = max(entry.records_size, max_bytes)
+                reached = _read_records(entry, log, left, limit, isolation, is_first=is_first)
                 if entry.records_size:
                     sent.append((partition, entry.records_size, reached - offset))
         except NotResident as missing:
@@ -335,10 +321,24 @@ class ConsumerFetchHandler:
             or divergence is not None
         )
 
+    def _check_offset(
+        self, partition: Partition, offset: Offset, start: Offset, last_fetched_epoch: LeaderEpoch
+    ) -> Divergence | None:
+        """Where the client's log and this one part, if they do. Raises ApiError if the offset is not in this log."""
+        log = partition.log
+        is_beyond = offset > log.log_end_offset
+        if is_beyond and partition.leader is not None and self._hosted.may_be_replaced(partition):
+            # Its successor may have these records. A consumer that hears "out of range" goes back to its beginning, or leaves some out.
+            raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        divergence = _divergence(log, offset, last_fetched_epoch) if last_fetched_epoch >= 0 else None
+        if offset < start or (is_beyond and divergence is None):
+            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return divergence
+
     def _preferred(self, partition: Partition, entry: FetchEntry) -> BrokerId:
         """The replica from which the consumer should read instead of this leader; NO_LEADER: it reads here."""
         rack = entry.fetch.rack
-        if not self._selects_by_rack or not rack or partition.leader is None:
+        if not rack or partition.leader is None:
             return NO_LEADER
         found = preferred_replica(partition.leader, entry.fetch_offset, rack, self._metadata.rack_of)
         if found is None:
@@ -402,7 +402,7 @@ class ConsumerFetchHandler:
         is_behind = leader.high_watermark < leader.epoch_start_offset
         limit = leader.high_watermark
         if isolation == 1:
-            limit = min(limit, partition.log.last_stable_offset(limit))
+            limit = partition.log.last_stable_offset(limit)
         if wanted.timestamp == LATEST_TIMESTAMP:
             if is_behind:
                 raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -427,25 +427,31 @@ class ConsumerFetchHandler:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
 
 
-def _divergence(entry: FetchEntry, log: PartitionLog) -> Divergence | None:
-    """Where the client's log and this one part. Raises ApiError."""
-    last = entry.last_fetched_epoch
-    end = log.epoch_end_for_clients(last)
-    found = reader_divergence(*end, fetch_offset=entry.fetch_offset, last_fetched_epoch=last)
+def _divergence(log: PartitionLog, offset: Offset, last_fetched_epoch: LeaderEpoch) -> Divergence | None:
+    """Raises ApiError."""
+    end = log.epoch_end_for_clients(last_fetched_epoch)
+    found = reader_divergence(*end, fetch_offset=offset, last_fetched_epoch=last_fetched_epoch)
     if isinstance(found, OutOfRange):
         raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
     return found
 
 
 def _read_records(
-    entry: FetchEntry, log: PartitionLog, max_bytes: int, limit: Offset, isolation: int, *, is_first: bool
+    entry: FetchEntry, log: PartitionLog, left: int, limit: Offset, isolation: int, *, is_first: bool
 ) -> int:
     """The offset behind what was read. Raises ApiError, StorageError; NotResident, and then nothing was read."""
-    info = log.read(entry.fetch_offset, max_bytes, max_offset=limit, min_one_batch=is_first)
-    if isolation == READ_COMMITTED and info.size_bytes:
-        entry.aborted = tuple(
-            AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset))
-            for one in log.aborted_transactions(entry.fetch_offset, info.next_offset)
-        )
+    max_bytes = min(entry.max_bytes, max(left, 0))
+    with ResidentOnly() if entry.cold_reads < ATTEMPTS else contextlib.nullcontext():
+        info = log.read(entry.fetch_offset, max_bytes, max_offset=limit, min_one_batch=is_first)
+        if isolation == READ_COMMITTED and info.size_bytes:
+            entry.aborted = tuple(
+                AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset))
+                for one in log.aborted_transactions(entry.fetch_offset, info.next_offset)
+            )
     entry.records, entry.records_size = info.records, info.size_bytes
+    entry.cold_reads = 0
+    entry.available = info.size_bytes
+    # The first batch comes whatever its size. If none has come, offsets are missing up to the limit (compaction).
+    if info.next_offset < limit and (info.size_bytes or not is_first):
+        entry.available = max(info.size_bytes, max_bytes)
     return info.next_offset
