@@ -42,9 +42,12 @@ def test_the_command_line_prints_the_plan_and_the_same_trace_in_another_process(
     command = [sys.executable, "-m", "kafkalite.testing.simulate", "--seed", "1"]
     runs = [
         subprocess.run(
-            command, env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": pinned}, capture_output=True, text=True
+            [*command, *more],
+            env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": pinned},
+            capture_output=True,
+            text=True,
         )
-        for pinned in ("0", "random")
+        for pinned, more in (("0", []), ("random", ["--once"]))
     ]
     assert [run.returncode for run in runs] == [0, 0], runs[0].stdout + runs[0].stderr
     assert runs[0].stdout.partition("virtual=")[0] == runs[1].stdout.partition("virtual=")[0]
