@@ -110,8 +110,8 @@ class LeaderChoice:
         return dataclasses.replace(choice, state=carried(found, choice.state, self._replicas, known, gone))
 
     def choose_most_complete(self) -> Choice:
-        """The znode was put back from an earlier time, and nobody leads who knows which replicas were in sync later. It stays as it is until
-        enough replicas say where their logs end. `found` has the later epoch."""
+        """The znode was put back from an earlier time, and no leader knows which replicas were in sync later. It stays as it is until
+        enough replicas have reported their log ends. `found` has the later epoch."""
         event, partition, replicas = self._event, self._partition, self._replicas
         if event.log_ends is None or partition not in event.log_ends:
             return Choice(ask=tuple(replica for replica in replicas if replica in self._live))
@@ -182,7 +182,7 @@ class LeaderChoice:
         return [id_ for id_ in self._live if id_ not in lost], restarted
 
     def _wait_for(self, kept: LeaderAndIsr, silent: frozenset[BrokerId]) -> Choice:
-        """Nobody is elected: neither those that may not be there, nor anybody without what they have. A silent leader stays."""
+        """No election: the silent replicas may be gone, and the others lack what those have. A silent leader stays."""
         live = silent if kept.leader in silent else frozenset[BrokerId]()
         restarted = live if kept.leader in self._restarted else frozenset[BrokerId]()
         repaired = self._repair(kept, live, restarted, unclean=False)
