@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import MutableMapping
 from functools import partial
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -401,14 +403,19 @@ async def test_hung_broker_delays_no_other_and_is_reported() -> None:
         await running(cluster)
         hung = cluster.brokers[3].hung = asyncio.Event()
         with capture_logs() as lines:
+
+            def alerts() -> list[MutableMapping[str, Any]]:
+                """About the hung broker: on a busy machine another one may take longer than 50 ms, too."""
+                of = ("controller.command_unanswered", 3)
+                return [line for line in lines if (line["event"], line.get("broker")) == of]
+
             for number in range(5):
                 partition = TopicPartition(f"t{number}", 0)
                 cluster.create_topic(partition.topic, {0: (1, 2, 3)})
                 await until(partial(cluster.brokers[1].metadata.__contains__, partition))
             await until(lambda: "command.unanswered" in [each.what for each in cluster.controllers[1].problems()])
-            await until(lambda: "controller.command_unanswered" in [line["event"] for line in lines])
-        (alert,) = [line for line in lines if line["event"] == "controller.command_unanswered"]
-        assert (alert["log_level"], alert["broker"]) == ("error", 3)
+            await until(alerts)
+        assert [alert["log_level"] for alert in alerts()] == ["error"]
         assert cluster.controllers[1].stats.rpcs_failed.total() > 0
         hung.set()
         cluster.brokers[3].hung = None
