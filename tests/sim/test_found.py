@@ -211,6 +211,18 @@ def test_a_leader_that_keeps_what_it_knew_of_replicas_outside_of_the_isr_is_foun
     assert any(dead_disk_at(moment).violation is not None for moment in MOMENTS)
 
 
+@pytest.mark.checklist("F14", "F15", "F28")
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("log_dirs", [("/data1", "/data2"), ("/data1",)])
+def test_who_is_taken_in_for_what_was_on_a_replaced_disk_does_not_lead(seed: int, log_dirs: tuple[str, ...]) -> None:
+    """The leader's write was under way while the follower registered again, with an empty disk. The leader died, and the empty log led."""
+    seen: list[str] = []
+    drawn = plan(Fault(2.0, FaultKind.TAKEN_IN, "node3", 2.0), seed=seed, log_dirs=log_dirs, orders=False)
+    result = Simulation(drawn, watch=seen.append).run()
+    assert result.violation is None, result.line()
+    assert any("replica.refuses_to_lead" in line and " node3#3 " in line for line in seen)
+
+
 @pytest.mark.checklist("F14")
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_a_deleted_key_does_not_come_back_with_an_older_copy(seed: int) -> None:

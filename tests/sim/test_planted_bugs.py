@@ -176,6 +176,8 @@ BUGS: dict[str, Plan] = {
         Fault(6.0, FaultKind.CRASH, NODES[1], 11.0),
         Fault(9.0, FaultKind.CRASH, NODES[2], 7.0),
     ),
+    # It is taken into the ISR for what was on a disk that was replaced meanwhile.
+    "taken-in": plan(1, Fault(2.0, FaultKind.TAKEN_IN, NODES[2], 2.0)),
     # Keys are deleted while one is away; nothing of them is left elsewhere when it is back.
     "tombstones": dataclasses.replace(
         with_transactions(plan(1, Fault(6.0, FaultKind.AWAY, NODES[0], 10.0))),

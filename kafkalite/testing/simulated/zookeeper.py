@@ -82,6 +82,7 @@ class SimZooKeeper:
         self._blocked: dict[str, None] = {}
         self._latencies: dict[str, tuple[float, float]] = {}
         self._lose: dict[str, list[Fate]] = {}
+        self._holding: dict[str, Callable[[Request], bool]] = {}
         self._up = True
         self._next_session = 0x1000_0000_0000
 
@@ -167,8 +168,16 @@ class SimZooKeeper:
         """Nothing passes between host and server, silently; what is under way waits (TCP sends again)."""
         self._blocked[host] = None
 
+    def hold(self, host: str, picks: Callable[[Request], bool]) -> None:
+        """As `block`, as soon as a request of the host arrives that is picked: that one waits, too."""
+        self._holding[host] = picks
+
+    def is_blocked(self, host: str) -> bool:
+        return host in self._blocked
+
     def unblock(self, host: str) -> None:
         """Let pass again what waited, on connections that nobody gave up meanwhile."""
+        self._holding.pop(host, None)
         self._blocked.pop(host, None)
         loop = asyncio.get_running_loop()
         for link in list(self._links):
@@ -358,6 +367,13 @@ class SimZooKeeper:
 
     def serve(self, link: ZooKeeperLink, xid: int, request: Request) -> None:
         """One request arrives."""
+        host = link.client.host
+        if host in self._holding and self._holding[host](request):
+            del self._holding[host]
+            self.block(host)
+            link.up.queue.appendleft(lambda: self.serve(link, xid, request))
+            link.up.held += 1
+            return
         session = link.session
         if session is None:
             return

@@ -104,6 +104,9 @@ class FaultInjector:
         if fault.kind is FaultKind.LAST_MAN:
             await self.more.last_man(name, fault.for_s)
             return
+        if fault.kind is FaultKind.TAKEN_IN:
+            await self.more.taken_in(name, fault.for_s)
+            return
         if fault.kind is FaultKind.OLD_COPY:
             await self.more.old_copy(fault, name)
             return

@@ -54,6 +54,9 @@ class FaultKind(Enum):
     #: One of its log directories is copied while it is down, and replaced by the copy `for` later, while it is down again; where another replica has
     #: all. How it went down, and which directory, by the moment: stopped or killed; with two, now and then the other one's copy.
     OLD_COPY = "old_copy"
+    #: It is killed while the last replica in sync takes it into the ISR, and is back with an empty disk before ZooKeeper has that write. Then the other
+    #: one is away for `for`. Drawn by harsh plans.
+    TAKEN_IN = "taken_in"
     #: As CRASH, for longer than deletions are kept in the topic KEYED; keys come to an end there.
     AWAY = "away"
     THREADS = "threads"  # its host starts no thread for `for`: no sync, no work off the loop. Drawn by harsh plans

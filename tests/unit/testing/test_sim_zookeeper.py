@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.coordination.coordinator import Coordinator, NodeExistsError, SessionState
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
+from kafkalite.testing.simulated.zookeeper_wire import ZooKeeperWrite
 from tests.support.waiting import until
 
 
@@ -41,6 +42,22 @@ async def two_hosts() -> tuple[SimZooKeeper, Coordinator, Coordinator]:
     near, far = [await server.connector(host)("zk", 60_000) for host in ("near", "far")]
     await near.create("/a", b"1")
     return server, near, far
+
+
+async def test_a_write_that_is_held_is_applied_when_its_host_may_pass_again() -> None:
+    """And those after it come after it."""
+    server, near, far = await two_hosts()
+    server.hold("far", lambda request: isinstance(request, ZooKeeperWrite))
+    assert (await far.get("/a"))[0] == b"1"
+    writes = [asyncio.ensure_future(far.create(path, b"2")) for path in ("/b", "/c")]
+    await until(lambda: server.is_blocked("far"))
+    assert (await near.children("/"))[0] == ["a"]
+    server.unblock("far")
+    for write in writes:
+        await write
+    assert server.peek("/b") is not None and server.peek("/c") is not None
+    for session in (near, far):
+        await session.close()
 
 
 async def test_a_server_that_is_behind_shows_the_past_and_lets_writes_through() -> None:

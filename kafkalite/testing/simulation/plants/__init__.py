@@ -19,6 +19,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "F4": replication.controllers_of_the_past,
     "F8": replication.commit_over_the_proposed_isr,
     "F28": replication.recreated_in_the_isr,
+    "taken-in": replication.only_the_isr_has_lost,
     "F25": storage.no_deduplication,
     "ended": storage.retries_of_what_has_ended,
     "C10": replication.joins_at_once,

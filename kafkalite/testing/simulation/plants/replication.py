@@ -15,7 +15,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
 from kafkalite.log.pool import LogPool
-from kafkalite.model import EPOCH_DURING_DELETE, INTERNAL_TOPICS, BrokerId
+from kafkalite.model import EPOCH_DURING_DELETE, INTERNAL_TOPICS, BrokerId, TopicPartition
 from kafkalite.replica import doubts, hosted, roles
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
@@ -114,6 +114,16 @@ def recreated_in_the_isr(patch: Patch) -> None:
     patch(Commands, "_retry_offline", retry_offline)
     patch(OfflineReplicas, "may_have_lost", lambda self, key, state: None)
     patch(doubts, "should_have_had", lambda state, broker_id: False)
+
+
+def only_the_isr_has_lost(patch: Patch) -> None:
+    """ADR 16: a replica outside of the ISR whose log is missing when its node starts does not doubt that it has everything."""
+
+    def planted(self: Roles, state: PartitionState) -> bool:
+        is_away = self._logs.pool.is_away(TopicPartition(state.topic, state.partition))
+        return not state.is_new and (is_away or doubts.should_have_had(state, self._identity()[0]))
+
+    patch(Roles, "_has_lost", planted)
 
 
 def notices_to_nobody(patch: Patch) -> None:
