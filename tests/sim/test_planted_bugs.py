@@ -178,10 +178,14 @@ BUGS: dict[str, Plan] = {
     ),
     # It is taken into the ISR for what was on a disk that was replaced meanwhile.
     "taken-in": plan(1, Fault(2.0, FaultKind.TAKEN_IN, NODES[2], 2.0)),
-    # Keys are deleted while one is away; nothing of them is left elsewhere when it is back.
+    # Keys are deleted while one is away, each in turn; nothing of them is left elsewhere when it is back.
     "tombstones": dataclasses.replace(
-        with_transactions(plan(1, Fault(6.0, FaultKind.AWAY, NODES[0], 10.0))),
+        with_transactions(plan(1, *(Fault(3.0 + 8.0 * n, FaultKind.AWAY, NODES[n], 7.0) for n in range(3)))),
         keyed="compact",
+        transactions=4,
+        producers=0,
+        consumers=0,
+        fault_time_s=27.0,
     ),
     # A topic goes and comes back while no node hears ZooKeeper; a node that was not in sync wants to be in sync after that.
     "put-back": dataclasses.replace(
