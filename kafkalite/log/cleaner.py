@@ -220,9 +220,9 @@ async def _pass(
     config = log.config
     aborted = log.aborted_transactions(log.first_offset, work.end_offset)
     active = frozenset(log.active_producers())
-    if active and work.end_offset > log.synced_offset:
-        # What is kept for a producer must be durable: if a loss of power took it, and this pass had removed what was before,
-        # the producer could not go on.
+    if work.end_offset > log.synced_offset:
+        # What replaces something must be durable first: if a loss of power took it, and this pass had removed what was before, a
+        # key would have neither value, and a producer could not go on.
         await log.flush()
     path, snapshots = log.path, log.snapshot_offsets
     built: list[tuple[OffsetMap, KeptBatches]] = []

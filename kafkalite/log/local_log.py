@@ -249,7 +249,10 @@ class LocalLog:
             self.segments.pop().remove()
         if offset < segment.next_offset:
             segment.truncate_to_position(position, end)
-        self.next_offset = segment.next_offset
+        elif offset <= max(self.compacted_to, self._unmarked_to):
+            # A compaction may have removed its last offsets: only the name of a next segment says where the log ends.
+            self.begin_segment(offset).create()
+        self.next_offset = self.segments[-1].next_offset
         self._lower_compacted()
 
     def start_at(self, offset: int) -> None:

@@ -9,11 +9,15 @@ import errno
 import random
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import StorageError
+from kafkalite.log import cleaner
+from kafkalite.log.cleaner import compact
 from kafkalite.log.loader import SWAP
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
@@ -39,12 +43,67 @@ async def test_a_log_that_changes_under_the_cleaner_is_left_alone() -> None:
     assert log.log_end_offset <= 5 and not [name for name in disk.listdir(PATH) if "cleaned" in name or "swap" in name]
 
 
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_value_on_the_disk_goes_only_for_one_on_the_disk(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The power went between two segments of a pass: the old value was removed, the new one not flushed. The key had neither."""
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    log.append_as_leader(keyed([("k", "old" + "." * 700)]), 1)
+    log.roll()
+    await log.flush()
+    disk.sync_dir("/data")
+    log.append_as_leader(keyed([("k", "new" + "." * 700)]), 1)
+    log.roll()
+    write, written = cleaner.write_group, 0
+
+    def ends_here(*arguments: Any) -> None:
+        nonlocal written
+        written += 1
+        if written == 2:
+            raise OSError(errno.EIO, "the power goes")
+        write(*arguments)
+
+    monkeypatch.setattr(cleaner, "write_group", ends_here)
+    with pytest.raises(StorageError):
+        await clean(log, disk)
+    point = log.recovery_point
+    disk.power_loss(random.Random(seed))
+    assert state(reopen(disk, recovery_point=point, **SETTINGS)).keys() == {b"k"}
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+async def test_a_log_cut_behind_a_compacted_segment_ends_there_after_a_restart(*, is_clean: bool) -> None:
+    """The segment's last records had gone. The next start took its last batch for the log's end, and gave offsets a second time."""
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    log.append_as_leader(keyed([("a", "1"), ("b", "1")]), 1)
+    log.append_as_leader(keyed([("b", None)]), 1)
+    log.roll()
+    log.append_as_leader(keyed([("c", "not committed")]), 2)
+    for now_ms in (2_000, 3_000, 4_000):
+        await compact(log, disk, first_dirty_offset=0, high_watermark=3, now_ms=now_ms)
+    log.truncate_to(3)
+    assert log.log_end_offset == 3
+    for _ in range(2):
+        if is_clean:
+            await log.close_cleanly()
+        else:
+            await log.flush()
+        point = log.recovery_point
+        disk.process_crash()
+        log = reopen(disk, clean=is_clean, recovery_point=point, **SETTINGS)
+        assert log.log_end_offset == 3 and state(log) == {b"a": b"1"}
+    assert log.append_as_leader(keyed([("d", "1")]), 3).first_offset == 3
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_compaction_ends_while_a_flush_is_under_way(seed: int) -> None:
     """With log.flush.before.ack and steady traffic one nearly always is."""
     disk = MemoryDisk()
     log = make_log(disk, **SETTINGS)
     fill(log)
+    await log.flush()  # what it reads; else it waits for that flush
+    log.append_as_leader(keyed([("k0", "newest")]), 1)
     expected, end = state(log), log.segments[-1].base_offset
     reached: list[int] = []
 
