@@ -9,12 +9,13 @@ from kafkalite.partition_values import AbortedTransaction
 from kafkalite.record.reader import Record, records_of
 
 
-def committed(log: PartitionLog, *, max_bytes: int = 1 << 30) -> list[Record]:
-    """The records up to the log's end, fetch by fetch, each with the aborted transactions that come with it."""
+def committed(log: PartitionLog, *, max_bytes: int = 1 << 30, limit: int | None = None) -> list[Record]:
+    """The records up to `limit` or the log's end, fetch by fetch, each with the aborted transactions that come with it."""
     found: list[Record] = []
     offset: int = log.log_start_offset
-    while offset < log.log_end_offset:
-        info = log.read(offset, max_bytes)
+    end = log.log_end_offset if limit is None else limit
+    while offset < end:
+        info = log.read(offset, max_bytes, max_offset=end)
         if not info.records:
             break
         data = memoryview(b"".join(info.records))
@@ -29,10 +30,10 @@ def committed(log: PartitionLog, *, max_bytes: int = 1 << 30) -> list[Record]:
     return found
 
 
-def committed_state(log: PartitionLog, *, max_bytes: int = 1 << 30) -> dict[bytes, bytes]:
+def committed_state(log: PartitionLog, *, max_bytes: int = 1 << 30, limit: int | None = None) -> dict[bytes, bytes]:
     """The last value of each key, without those that were deleted."""
     state: dict[bytes, bytes] = {}
-    for record in committed(log, max_bytes=max_bytes):
+    for record in committed(log, max_bytes=max_bytes, limit=limit):
         if record.key is None:
             continue
         if record.value is None:
