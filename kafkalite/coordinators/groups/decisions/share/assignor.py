@@ -1,7 +1,6 @@
 """The assignor "simple" of share groups: each member has a partition, each partition a member (KIP-932). Pure.
 
-It is a generator, as those of the other groups (`decisions.assignment`): members that subscribe to different topics have all partitions
-of theirs, so the work is that of members times partitions.
+It is a generator, as those of the other groups (`decisions.assignment`).
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ from kafkalite.coordinators.groups.decisions.members import Assignment
 from kafkalite.model import TopicId
 
 _Place = tuple[TopicId, int]
+#: Members whose targets are put together in one step.
+_MEMBERS = 50
 
 
 def simple(
@@ -20,7 +21,8 @@ def simple(
     known: Mapping[str, Assignment],
     topics: Mapping[str, tuple[TopicId, frozenset[int]]],
 ) -> Generator[None, None, dict[str, Assignment]]:
-    """The new target, a step for each set of topics. Members with the same topics share out all partitions of these; what they have stays if it may.
+    """The new target. Topics that the same members subscribe to are a set: these share out all its partitions, whatever else they subscribe to.
+    What they have stays if it may. A step for each subscription, and for each set.
 
     Args:
         members: with the names of the topics that they subscribe to.
@@ -30,30 +32,48 @@ def simple(
     alike: dict[tuple[str, ...], list[str]] = {}
     for member_id, names in sorted(members.items()):
         alike.setdefault(names, []).append(member_id)
-    found: dict[str, Assignment] = {}
-    for names, member_ids in alike.items():
-        places = [
-            (topics[name][0], partition) for name in names if name in topics for partition in sorted(topics[name][1])
-        ]
-        if found:
+    takers: dict[str, list[int]] = {}
+    for number, subscribed in enumerate(alike):
+        for name in subscribed:
+            if name in topics:
+                takers.setdefault(name, []).append(number)
+        yield
+    sets: dict[tuple[int, ...], list[str]] = {}
+    for name in sorted(takers):
+        sets.setdefault(tuple(takers[name]), []).append(name)
+    subscribers = list(alike.values())
+    found: dict[str, list[_Place]] = {member_id: [] for member_id in members}
+    for numbers, together in sets.items():
+        places = [(topics[name][0], partition) for name in together for partition in sorted(topics[name][1])]
+        # What is left over goes to those that have least of the sets before.
+        member_ids = [member_id for number in numbers for member_id in subscribers[number]]
+        member_ids.sort(key=lambda member_id: (len(found[member_id]), member_id))
+        for member_id, taken in _spread(member_ids, places, known).items():
+            found[member_id] += taken
+        yield
+    targets: dict[str, Assignment] = {}
+    for member_id, places in found.items():
+        targets[member_id] = _assignment(places)
+        if len(targets) % _MEMBERS == 0:
             yield
-        found.update(_spread(member_ids, places, known))
-    return found
+    return targets
 
 
 def _spread(
     member_ids: Sequence[str], places: Sequence[_Place], known: Mapping[str, Assignment]
-) -> dict[str, Assignment]:
+) -> Mapping[str, Sequence[_Place]]:
     if not places:
-        return {member_id: {} for member_id in member_ids}
+        return {}
+    topic_ids = {topic_id for topic_id, _ in places}
     shared = dict.fromkeys(places, 0)
     taken: dict[str, list[_Place]] = {member_id: [] for member_id in member_ids}
     most = max(1, len(places) // len(member_ids))
     more = len(places) % len(member_ids) if len(places) > len(member_ids) else 0
     most_shared = -(-len(member_ids) // len(places))
     for member_id in member_ids:
-        for topic_id, partitions in sorted(known.get(member_id, {}).items()):
-            for partition in sorted(partitions):
+        before = known.get(member_id, {})
+        for topic_id in sorted(topic_ids & before.keys()):
+            for partition in sorted(before[topic_id]):
                 has, place = taken[member_id], (topic_id, partition)
                 is_extra = len(has) == most
                 if shared.get(place, most_shared) >= most_shared or len(has) > most or (is_extra and not more):
@@ -62,7 +82,7 @@ def _spread(
                 has.append(place)
                 shared[place] += 1
     _cover(member_ids, shared, taken)
-    return {member_id: _assignment(has) for member_id, has in taken.items()}
+    return taken
 
 
 def _cover(member_ids: Sequence[str], shared: dict[_Place, int], taken: dict[str, list[_Place]]) -> None:
