@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups.consumer import assigning
 from kafkalite.coordinators.groups.consumer.assigning import TargetAssignments
 from kafkalite.errors import ErrorCode
 
@@ -54,6 +56,36 @@ async def test_a_static_member_is_restarted_while_a_target_is_computed(
     assignor.go_on.set()
     await joining
     await settled(again, count=4)
+
+
+async def test_a_member_joins_with_a_new_topic_when_a_round_has_just_begun(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target was for its epoch, but of the topics of before: it had no partitions until the next change of the group."""
+    client = await started(broker)
+    await broker.create("u", 3)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+    await second.beat()
+    await settled(first, second, count=4)
+    has_begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        has_begun.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(assigning, "asyncio", SimpleNamespace(sleep=sleep))
+    await second.beat(-1)
+    await has_begun.wait()
+    third = Member(await broker.client(), "m3", "u")
+    joining = asyncio.create_task(third.beat())
+    async with asyncio.timeout(150):
+        while [each.member_id for each in (await described(client)).members] != ["m1", "m3"]:
+            await asyncio.sleep(0.001)
+    go_on.set()
+    await joining
+    assert len(third.partitions) == 3
+    await settled(first, third, count=7)
 
 
 async def test_all_members_leave_while_they_wait_for_their_targets(

@@ -66,7 +66,8 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
         await self._match(entry, group, is_current)
         if not is_current():
             return
-        topics = self._topics.lookup(group.subscribed_topics())
+        # The target is for this epoch: members that come while others are served may subscribe to other topics.
+        topics, epoch = self._topics.lookup(group.subscribed_topics()), group.epoch
         runtime.topics_version, runtime.compared_ms = version, self._now()
         await asyncio.sleep(0)
         found = metadata_hash(topics)
@@ -74,11 +75,10 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
             return
         if found != group.metadata_hash:
             # A group that needs a new target anyway needs no further epoch.
-            epoch = group.epoch if group.needs_assignment else group.epoch + 1
-            self.groups.write(entry, group, [GroupEpoch(epoch, found)])
-        if not group.needs_assignment:
+            epoch += not group.needs_assignment
+            self.groups.write(entry, group, [GroupEpoch(max(epoch, group.epoch), found)])
+        if epoch <= group.target_epoch:
             return
-        epoch = group.epoch
         by_name = {name: topic.topic_id for name, topic in topics.items()}
         given = AssignmentInput(await _members(group, by_name), {topic.topic_id: topic for topic in topics.values()})
         targets = await self._targets(group, given)
