@@ -52,6 +52,23 @@ async def test_a_member_gets_all_and_gives_up_half(broker: Broker) -> None:
     assert not (await client.ask(wire.ListGroupsRequest([], ["classic"]), 5)).groups
 
 
+async def test_another_assignor_assigns_at_once(broker: Broker) -> None:
+    """As in Kafka. Static members that were restarted with another assignor kept the former one's assignment."""
+    client = await started(broker)
+    first, second = (Member(client, f"m{number}", "t", instance_id=f"i{number}") for number in (1, 2))
+    await first.beat(server_assignor="uniform")
+    await second.beat(server_assignor="uniform")
+    await settled(first, second, count=4)
+    for member, name in ((first, "m3"), (second, "m4")):
+        await member.beat(-2)
+        member.name = name
+        await member.beat(0, server_assignor="range")
+    group = await described(client)
+    assert (group.group_epoch, group.assignment_epoch, group.assignor_name) == (4, 4, "range")
+    await first.beat(server_assignor="range")
+    assert (await described(client)).group_epoch == 4
+
+
 async def test_a_member_that_owns_nothing_yet_has_given_nothing_up(broker: Broker) -> None:
     """Java's clients say so while they take in an assignment: they are about to have what another member would get."""
     client = await started(broker)

@@ -74,6 +74,7 @@ def join(
         owned,
         is_joining=True,
         is_new=found.is_new,
+        assignors=settings.assignors,
         session_timeout_ms=request.session_timeout_ms,
         now=now,
     )

@@ -165,9 +165,17 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
     def used_regexes(self) -> set[str]:
         return {member.regex for member in self.members.values() if member.regex}
 
-    def assignor(self, supported: Sequence[str]) -> str:
-        """The assignor that most members want; without any wish the first of those that the broker has."""
-        votes = Counter(member.assignor for member in self.members.values() if member.assignor in supported)
+    def assignor(self, supported: Sequence[str], updated: ConsumerMember | None = None) -> str:
+        """The assignor that most members want; without any wish the first of those that the broker has.
+
+        Args:
+            updated: a member as it will be, in the place of the one with its member id or its instance id.
+        """
+        members = list(self.members.values())
+        if updated is not None:
+            gone = (updated.member_id, self.static_members.get(updated.instance_id or ""))
+            members = [updated, *(each for each in members if each.member_id not in gone)]
+        votes = Counter(member.assignor for member in members if member.assignor in supported)
         best = max(votes.values(), default=0)
         return next((name for name in supported if best and votes[name] == best), supported[0])
 

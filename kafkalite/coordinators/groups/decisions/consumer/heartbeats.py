@@ -112,6 +112,7 @@ def heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, settings: GroupS
         request.owned,
         is_joining=found.is_new or request.epoch == JOIN_EPOCH,
         is_new=found.is_new,
+        assignors=settings.assignors,
         session_timeout_ms=settings.session_timeout_ms,
         now=now,
     )
@@ -125,6 +126,7 @@ def advance(
     *,
     is_joining: bool,
     is_new: bool,
+    assignors: Sequence[str],
     session_timeout_ms: int,
     now: int,
 ) -> ConsumerOutcome:
@@ -133,6 +135,8 @@ def advance(
     if is_new or updated != known:
         records.append(MemberMetadata(updated.member_id, updated))
     bumps = is_new or (updated.topics, updated.regex) != (known.topics, known.regex)
+    if not bumps and updated.assignor != known.assignor:
+        bumps = group.assignor(assignors, updated) != group.assignor(assignors)
     if bumps:
         records.append(GroupEpoch(group.epoch + 1, group.metadata_hash))
         records += _unused(group, updated)
