@@ -227,6 +227,9 @@ async def test_topics_that_do_not_fit_are_reported(broker: Broker) -> None:
     member = Member(client, "m", topology=_REQUEST.Topology(1, [both]))
     answer = await member.beat()
     assert [(each.status_code, each.status_detail) for each in answer.status] == [(1, "Missing source topics: other")]
+    # As it was sent: Java's Admin cannot read a description without it.
+    [shown] = (await described(client)).topology.subtopologies
+    assert (shown.subtopology_id, shown.source_topics) == ("0", ["in", "other"])
     await broker.create("other", 3)
     async with asyncio.timeout(150):
         while member.statuses != [2]:

@@ -239,19 +239,18 @@ def _topology(group: StreamsGroup) -> wire.StreamsGroupDescribeResponse.Topology
             for topic in sorted(topics, key=lambda topic: topic.name)
         ]
 
-    configured = group.configured
-    subtopologies = None
-    if configured is not None and configured.subtopologies:
-        subtopologies = [
-            response.Subtopology(
-                each.subtopology_id,
-                sorted(each.source_topics),
-                sorted(each.repartition_sinks),
-                infos(each.changelogs),
-                infos(each.repartition_sources),
-            )
-            for each in configured.subtopologies
-        ]
+    # As it was sent, until its topics are there: without a list Java's Admin fails.
+    configured = group.configured.subtopologies if group.configured is not None else ()
+    subtopologies = [
+        response.Subtopology(
+            each.subtopology_id,
+            sorted(each.source_topics),
+            sorted(each.repartition_sinks),
+            infos(each.changelogs),
+            infos(each.repartition_sources),
+        )
+        for each in configured or group.topology.subtopologies
+    ]
     return response.Topology(group.topology.epoch, subtopologies)
 
 
