@@ -97,6 +97,19 @@ async def test_a_group_with_an_assignor_of_its_own_stays_classic(broker: Broker)
     assert (await client.ask(wire.HeartbeatRequest("g", generation, joined.member_id), 4)).error_code == 0
 
 
+async def test_a_static_member_without_its_id_is_fenced(broker: Broker) -> None:
+    """As in a classic group, and in Kafka: only an administrator names a member by its instance id alone."""
+    client = await started(broker)
+    await Member(client, "m", "t").beat()
+    static = await client.ask(join("g", group_instance_id="i"), 5)
+    assert static.error_code == 0
+    for member_id, code in (("", ErrorCode.FENCED_INSTANCE_ID), (static.member_id, ErrorCode.NONE)):
+        heartbeat = wire.HeartbeatRequest("g", static.generation_id, member_id, "i")
+        sync = wire.SyncGroupRequest("g", static.generation_id, member_id, "i")
+        assert (await client.ask(sync, 3)).error_code == code
+        assert (await client.ask(heartbeat, 3)).error_code == code
+
+
 async def test_an_administrator_removes_a_member_of_the_consumer_protocol(broker: Broker) -> None:
     """removeMembersFromConsumerGroup of the Java client's Admin, as on Apache Kafka 4.4."""
     client = await started(broker)

@@ -128,6 +128,8 @@ def find_any(group: ConsumerGroup, member_id: str, instance_id: str | None) -> C
 def find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     member = find_any(group, member_id, instance_id)
+    if member.member_id != member_id:  # none: as an administrator names it
+        raise api_error(ErrorCode.FENCED_INSTANCE_ID)
     if member.classic is None:
         raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member.member_id!r} speaks the consumer protocol")
     return member
