@@ -14,7 +14,7 @@ from kafkalite.lazy_dataclass import dataclass
 
 #: The number of elements that each piece of a request has, partitions included.
 PIECE_ELEMENTS = 100
-#: Partitions that one CreateTopics may make (KRaft's MAX_PARTITIONS_PER_BATCH).
+#: Partitions that one CreateTopics or CreatePartitions may make (KRaft's MAX_PARTITIONS_PER_BATCH).
 MAX_NEW_PARTITIONS = 10_000
 #: Elements of a request that is not cut.
 MOST_UNCUT = 10_000

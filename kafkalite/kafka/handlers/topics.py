@@ -203,6 +203,9 @@ class TopicHandlers:
         deadline = _deadline(message.timeout_ms)
         result_class = wire.CreatePartitionsResponse.CreatePartitionsTopicResult
         times = Counter(topic.name for topic in message.topics)
+        if self._added_partitions(request, message) > MAX_NEW_PARTITIONS:
+            text = "Excessively large number of additional partitions per request."
+            raise api_error(ErrorCode.POLICY_VIOLATION, text)
         answers = []
         for topic in message.topics:
             if times[topic.name] > 1:
@@ -233,6 +236,11 @@ class TopicHandlers:
 
                 await self._until(is_there, deadline)
         return wire.CreatePartitionsResponse(results=answers)
+
+    def _added_partitions(self, request: Request, message: wire.CreatePartitionsRequest) -> int:
+        """How many partitions the topics get that exist, and that the client may alter."""
+        allowed = [topic for topic in message.topics if topic.name not in request.denied.topics]
+        return sum(topic.count - has for topic in allowed if 0 < (has := self._partitions(topic.name)) < topic.count)
 
 
 def _deadline(timeout_ms: int) -> float:

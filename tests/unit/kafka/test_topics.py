@@ -105,6 +105,22 @@ async def test_create_topics_with_too_many_partitions_is_refused_as_a_whole(brok
     }
 
 
+async def test_too_many_more_partitions_are_refused_as_a_whole(broker: Broker) -> None:
+    for name in ("a", "b"):
+        await broker.create(name, 2)
+    client = await broker.client()
+    request = wire.CreatePartitionsRequest
+
+    async def add(**counts: int) -> set[int]:
+        topics = [request.CreatePartitionsTopic(name, count, None) for name, count in counts.items()]
+        answer = await client.ask(request(topics, 1000, validate_only=True), 3)
+        return {each.error_code for each in answer.results}
+
+    assert await add(a=5_002, b=5_002) == {0}
+    assert await add(a=5_002, b=5_003) == {ErrorCode.POLICY_VIOLATION}
+    assert len(broker.services.metadata(["a"]).topics[0].partitions) == 2
+
+
 @pytest.mark.parametrize("version", range(7))
 async def test_delete_topics_and_add_partitions(broker: Broker, version: int) -> None:
     await broker.create("t", 2)
