@@ -200,6 +200,10 @@ async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:
             {"epoch": 0, "topology": _REQUEST.Topology(1, [_REQUEST.Subtopology("0", ["__consumer_offsets"])])},
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
+        (
+            {"epoch": 0, "topology": _REQUEST.Topology(1, [_REQUEST.Subtopology("0", ["no name"])])},
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        ),
     ]
     for fields, code in cases:
         assert ErrorCode((await member.beat(**fields)).error_code) is code, fields

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
@@ -19,6 +19,7 @@ from kafkalite.coordinators.groups.streams.groups import StreamsAnswer
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import STREAMS_FEATURE
+from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.handlers.groups.described_topics import check_visible
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
@@ -81,9 +82,8 @@ class StreamsGroupHandlers:
                 raise api_error(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
             said = _heartbeat(request, message)
             heartbeats.check_request(said)
-            if said.topology is not None and (internal := said.topology.named_topics() & INTERNAL_TOPICS):
-                text = f"Use of Kafka internal topics {', '.join(sorted(internal))} in a Kafka Streams topology is prohibited."
-                raise api_error(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+            if said.topology is not None:
+                _check_names(said.topology.named_topics())
             if request.denied.topics:
                 raise api_error(REFUSALS[ResourceType.TOPIC])
             self._groups.streams_heartbeat(message.group_id, said, message.endpoint_information_epoch, may_create, done)
@@ -149,6 +149,16 @@ class StreamsGroupHandlers:
             answer.topology_description = None if description is None else _description(description)
             answer.topology_description_status = _NOT_STORED if description is None else _AVAILABLE
         return answer
+
+
+def _check_names(topics: Set[str]) -> None:
+    """Whether a topology may have topics of these names. Raises ApiError STREAMS_INVALID_TOPOLOGY."""
+    if internal := topics & INTERNAL_TOPICS:
+        text = f"Use of Kafka internal topics {', '.join(sorted(internal))} in a Kafka Streams topology is prohibited."
+        raise api_error(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+    if wrong := [name for name in topics if not is_topic_name(name)]:
+        text = f"Topic names {', '.join(sorted(wrong))} are not valid topic names."
+        raise api_error(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
 
 
 def _heartbeat(request: Request, message: wire.StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
