@@ -41,6 +41,7 @@ async def test_incremental_changes(broker: Broker) -> None:
     assert await alter(client, ("retention.ms", 2, "1")) == ErrorCode.INVALID_CONFIG
     assert await alter(client, ("retention.ms", 0, "1"), ("retention.ms", 1, None)) == ErrorCode.INVALID_REQUEST
     assert await alter(client, ("retention.ms", 0, "1"), name="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await alter(client, ("retention.ms", 0, "1"), name="no name") == ErrorCode.INVALID_TOPIC_EXCEPTION
     # As with Kafka, what is not set can be taken away whatever its name.
     assert await alter(client, ("leader.replication.throttled.replicas", 1, None)) == 0
     assert await alter(client, ("retention.ms", 0, "1"), name="1", kind=8) == ErrorCode.INVALID_REQUEST

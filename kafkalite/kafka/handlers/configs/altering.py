@@ -27,6 +27,7 @@ from kafkalite.coordination.broker_states import BROKER_STATE, check_state, stat
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, broker_entity
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
 from kafkalite.kafka.handlers.configs.entities import ENTITIES, Change, EntityConfigs
 from kafkalite.kafka.handlers.configs.resources import BROKER, LISTS, TOPIC, broker_of, canonical, check_resource
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
@@ -119,6 +120,8 @@ class AlterConfigHandlers:
     async def _alter_topic(self, resource: _Altered, change: Change, *, validate_only: bool) -> bool:
         if not resource.resource_name:
             raise api_error(ErrorCode.INVALID_REQUEST, "the topic has no name")
+        if not is_topic_name(resource.resource_name):
+            raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_NAME_RULE)
         before = dict(await self._services.topic_overrides(resource.resource_name))
         base = self._services.config.topic
         for entry in resource.configs:
