@@ -41,6 +41,8 @@ class Kind(StrEnum):
 CONNECTION_RATE = "connection_creation_rate"
 #: Limits that may be fractions.
 _FRACTIONS = frozenset({str(Kind.REQUEST), str(Kind.MUTATION)})
+#: How far a whole number may be off: clients compute with floating point. Source: Kafka's ClientQuotaControlManager.
+_ROUNDING = 1e-6
 _MAX_RATE = 2**31 - 1
 _MAX_BYTES = 2**63 - 1
 
@@ -70,7 +72,7 @@ def parse_limit(key: str, text: str) -> float:
     value = float(text)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{key}: {text!r} is not positive")
-    if key not in _FRACTIONS and value != int(value):
+    if key not in _FRACTIONS and not (value > 0.5 and abs(value - round(value)) <= _ROUNDING):
         raise ValueError(f"{key}: {text!r} is not a whole number")
     most = _MAX_RATE if key == CONNECTION_RATE else _MAX_BYTES
     if key not in _FRACTIONS and value > most:
@@ -80,7 +82,7 @@ def parse_limit(key: str, text: str) -> float:
 
 def limit_text(key: str, value: float) -> str:
     """A limit as Kafka writes it: whole numbers for rates of bytes and connections."""
-    return str(value) if key in _FRACTIONS else str(int(value))
+    return str(value) if key in _FRACTIONS else str(round(value))
 
 
 class Rate:

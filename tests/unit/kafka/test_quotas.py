@@ -226,6 +226,7 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
 
     assert await change([("user", "a"), ("client-id", None)], ("producer_byte_rate", 5.0, False)) == 0
     assert await change([("user", "a")], ("controller_mutation_rate", 0.5, False)) == 0
+    assert await change([("user", "a")], ("producer_byte_rate", 1.1 * 100, False)) == 0  # 110.00000000000001
     assert await change([("ip", "10.0.0.1")], ("connection_creation_rate", 5.0, False)) == 0
     assert await change([("ip", None)], ("connection_creation_rate", 5.0, False)) == 0
     for entity, ops in (
@@ -240,6 +241,7 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
         ([("ip", "a host")], [("connection_creation_rate", 5.0, False)]),
         ([("user", "a")], [("controller_mutation_rate", 0.0, False)]),
         ([("user", "a")], [("producer_byte_rate", 0.5, False)]),
+        ([("user", "a")], [("producer_byte_rate", 1e-7, False)]),
         ([("user", "a")], [("request_percentage", float("nan"), False)]),
         ([("user", "a")], [("producer_byte_rate", float("inf"), False)]),
         ([("user", "a")], [("producer_byte_rate", 5.0, False), ("producer_byte_rate", 0.0, True)]),
