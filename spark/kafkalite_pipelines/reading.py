@@ -138,9 +138,12 @@ def _kafka(top: Section) -> dict[str, str]:
     if "kafka" not in top:
         top.missing("kafka", 'a table [kafka] with bootstrap.servers = "host:9092"')
     kafka = top.texts("kafka")
+    for key in [key for key in kafka if key.startswith("kafka.")]:  # as options of Spark's source are written
+        top.problem(f"kafka.{key}", f'in [kafka] it is written "{key.removeprefix("kafka.")}"')
     servers = kafka.get("bootstrap.servers", "")
     given = top.any("kafka")
-    if isinstance(given, Mapping) and not servers and not any(p.startswith("kafka.bootstrap") for p in top.problems):
+    named = ("kafka.bootstrap", "kafka.kafka.bootstrap")
+    if isinstance(given, Mapping) and not servers and not any(p.startswith(named) for p in top.problems):
         close = difflib.get_close_matches("bootstrap.servers", kafka, 1)
         instead = f"; there is {close[0]}" if close else ""
         top.problem("kafka.bootstrap.servers", f'is missing: "host:9092", several separated by commas{instead}')
@@ -189,7 +192,7 @@ def _source(top: Section) -> Source:
     for topic in topics:
         if not TOPIC.fullmatch(topic):
             section.problem("topics", f"{topic!r} is not a topic's name; for a pattern use source.pattern")
-    if not topics and pattern is None and ("topics" not in section or section.any("topics") == []):
+    if not topics and "pattern" not in section and ("topics" not in section or section.any("topics") == []):
         section.missing("topics", 'topics = ["a"] or pattern = "a.*"')
     if topics and pattern is not None:
         section.problem("pattern", "cannot be combined with topics")

@@ -25,7 +25,8 @@ def read_decode(top: Section, *, has_dead_letters: bool) -> Decode:
         return Decode(on_error=default)
     format_ = section.choice("format", FORMATS, "json")
     columns = _columns(section)
-    registry = _registry(section, format_)
+    file = _for_protobuf(section, format_, "schema_file")
+    registry = _registry(section, format_, file)
     if columns and format_ != "json":
         section.problem("schema", f"is for json; {format_} has its own columns")
     on_error = section.choice("on_error", ("dead-letters", "stop", "skip"), default)
@@ -55,7 +56,7 @@ def read_decode(top: Section, *, has_dead_letters: bool) -> Decode:
         registry=registry,
         registry_user=section.text("registry_user"),
         registry_password_env=section.text("registry_password_env"),
-        schema_file=_for_protobuf(section, format_, "schema_file"),
+        schema_file=file,
         message=_for_protobuf(section, format_, "message"),
         on_error=on_error,
     )
@@ -63,13 +64,13 @@ def read_decode(top: Section, *, has_dead_letters: bool) -> Decode:
     return decode
 
 
-def _registry(section: Section, format_: str) -> str | None:
-    registry, file = section.text("registry"), section.text("schema_file")
-    if format_ == "avro" and registry is None:
+def _registry(section: Section, format_: str, file: str | None) -> str | None:
+    registry = section.text("registry")
+    if format_ == "avro" and "registry" not in section:
         section.problem("registry", "is missing: avro needs a schema registry's URL")
-    if format_ == "protobuf" and (registry is None) == (file is None):
+    if format_ == "protobuf" and ("registry" in section) == ("schema_file" in section):
         what = "is missing: protobuf needs a schema registry's URL, or schema_file"
-        section.problem("registry", what if file is None else "cannot be combined with schema_file")
+        section.problem("registry", "cannot be combined with schema_file" if "registry" in section else what)
     if registry is not None and format_ == "raw":
         section.problem("registry", "raw records are not decoded; use json, avro or protobuf")
     if registry is not None:

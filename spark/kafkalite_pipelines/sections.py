@@ -106,7 +106,8 @@ class Section:
             return ()
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(each, str) and each.strip() for each in values):
-            self.problem(key, f'must be a list of names, such as ["a", "b"], not {kind(value)}')
+            of = " of other values" if isinstance(value, list) else ""
+            self.problem(key, f'must be a list of names, such as ["a", "b"], not {kind(value)}{of}')
             return ()
         if len(set(values)) < len(values):
             self.problem(key, "names one twice")

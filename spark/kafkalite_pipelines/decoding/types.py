@@ -68,7 +68,9 @@ def _nested(kind: str, parts: list[str], text: str) -> str:
     if kind == "map":
         if len(parts) != 2:
             raise BadType(f"{text!r}: a map has two types, map<string,long>")
-        return f"map<{spark_type(parts[0])},{spark_type(parts[1])}>"
+        if (key := spark_type(parts[0])) != "string":  # Spark refuses others in JSON
+            raise BadType(f"{text!r}: the keys of a map are string, as names in JSON are")
+        return f"map<{key},{spark_type(parts[1])}>"
     fields = []
     spelt: dict[str, str] = {}
     for part in parts:
