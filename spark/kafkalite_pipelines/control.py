@@ -228,7 +228,8 @@ def failed(error: BaseException) -> PipelineError:
     """Spark's exception as one line: what Python said last, or the first line of what Java said."""
     text = str(error)
     ours = re.findall(
-        r"(?:PipelineError|OptionError|DataLoss|KafkaliteError|Unreachable|TransactionFailed): (.+)", text
+        r"(?:PipelineError|OptionError|DataLoss|KafkaliteError|Unreachable|TransactionFailed|kafkalite\.errors\.\w+): (.+)",
+        text,
     )
     if ours:
         return PipelineError(_as_in_the_file(ours[-1].strip()))

@@ -25,6 +25,8 @@ EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.stopTimeout": "60s",
+    # Spark logs an event that a listener is slow with, and the event of a job has all settings in it, secret ones too
+    "spark.scheduler.listenerbus.logSlowEvent": "false",
 }
 
 

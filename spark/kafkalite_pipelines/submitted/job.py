@@ -7,13 +7,24 @@ from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
+    """Exit code 1 and a line for each mistake, without secrets: Spark's log is around it, and a stack would hide it."""
     from pyspark.sql import SparkSession
 
-    from kafkalite_pipelines.control import supervise
+    from kafkalite.errors import KafkaliteError
+    from kafkalite_pipelines import control
+    from kafkalite_pipelines.definition import PipelineError
     from kafkalite_pipelines.reading import load
+    from kafkalite_pipelines.redaction import secrets_of, without
 
-    pipeline = load(Path(arguments[0]))
-    return supervise(pipeline, SparkSession.builder.getOrCreate())
+    secrets: frozenset[str] = frozenset()
+    try:
+        pipeline = load(Path(arguments[0]))
+        secrets = secrets_of(pipeline)
+        return control.supervise(pipeline, SparkSession.builder.getOrCreate())
+    except KafkaliteError as error:
+        for line in error.problems if isinstance(error, PipelineError) else (str(error),):
+            print(f"kafkalite: {without(secrets, line)}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -27,6 +27,10 @@ CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found err
             "pyspark_kafkalite.cluster.DataLoss: topic t was deleted. Set failOnDataLoss=false to continue",
             "topic t was deleted. Set source.fail_on_data_loss to false to continue",
         ),
+        (
+            "kafkalite.errors.SaslAuthenticationFailed: SASL_AUTHENTICATION_FAILED: no such user\n\tat java",
+            "SASL_AUTHENTICATION_FAILED: no such user",
+        ),
         ("[SOME_ERROR] Spark says this.\n\tat org.apache", "[SOME_ERROR] Spark says this."),
     ],
 )

@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kafkalite_pipelines import Pipeline, Source, parse, session
+from kafkalite_pipelines import Pipeline, PipelineError, Source, control, parse, session
 from kafkalite_pipelines.session import submit_command
+from kafkalite_pipelines.submitted import job
 
 
 def test_the_script_starts_as_spark_submit_starts_it(tmp_path: Path) -> None:
@@ -29,7 +31,26 @@ def test_the_script_starts_as_spark_submit_starts_it(tmp_path: Path) -> None:
     words = command.words
     assert words[:3] == ("spark-submit", "--master", "spark://host:7077") and "--properties-file" not in command.shown()
     done = subprocess.run([sys.executable, *words[-2:]], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("nowhere.toml: No such file or directory"), done.stderr
+    assert done.stderr == f"kafkalite: {tmp_path}/nowhere.toml: No such file or directory\n" and done.returncode == 1
+
+
+def test_an_error_of_a_submitted_pipeline_is_one_line_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark's log is around it: a stack would hide it."""
+    file = tmp_path / "p.toml"
+    file.write_text(
+        'name = "p"\n[kafka]\n"bootstrap.servers" = "a:9092"\n[source]\ntopics = ["t"]\n[[sinks]]\nformat = "iceberg"\n'
+        'table = "t"\ncatalog = { type = "sql", uri = "postgresql://me:hush@h/db" }\n'
+    )
+
+    def fails(*_: Any) -> int:
+        raise PipelineError("postgresql://me:hush@h/db refused hush")
+
+    monkeypatch.setattr(control, "supervise", fails)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", SimpleNamespace(getOrCreate=lambda: None))
+    assert job.main([str(file)]) == 1
+    assert capsys.readouterr().err == "kafkalite: *********(redacted) refused *********(redacted)\n"
 
 
 def test_secrets_are_in_a_file_and_not_in_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +62,7 @@ def test_secrets_are_in_a_file_and_not_in_the_command(tmp_path: Path, monkeypatc
     shown = command.shown()
     assert "--conf spark.executor.memory=2g" in shown and "--load-spark-defaults --properties-file FILE" in shown
     assert command.secret == secret and not any(value in shown for value in secret.values())
+    assert "--conf spark.scheduler.listenerbus.logSlowEvent=false" in shown, "Spark's log would have them"
     ran: list[tuple[list[str], str, int]] = []
 
     def spark_submit(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
