@@ -1,8 +1,8 @@
 """The race for /controller. One winner; the losers hold one watch each and do nothing else (controller design D; invariant 37).
 
-Winning is one transaction: raise /controller_epoch, make /controller. Whether we are the controller is never concluded
-from an answer to it, which can be lost, but read from the znode: it is ours if its owner is our session (invariant F24). A
-znode whose owner is an earlier session of this node is removed, for nobody else may be there to miss its owner.
+Winning is one transaction: raise /controller_epoch, make /controller. An answer to it can be lost. Then the znode says whether we are the
+controller: it is ours if its owner is our session (invariant F24). A znode whose owner is an earlier session of this node is removed, for
+nobody else may be there to miss its owner.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from kafkalite.coordination.coordinator import (
     OutcomeUnknownError,
     SessionExpiredError,
     SetData,
+    Stat,
 )
+from kafkalite.coordination.retry import side_by_side
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
 from kafkalite.lazy_dataclass import dataclass
@@ -87,10 +89,16 @@ class ControllerElection:
             try:
                 vacant_since = self._clock.monotonic()
                 self._changed.clear()
-                stat = await self._zk.exists(paths.CONTROLLER, self.on_change)
+                async with side_by_side() as group:
+                    checking = group.create_task(self._zk.exists(paths.CONTROLLER, self.on_change))
+                    reading = group.create_task(self._zk.get_many([paths.CONTROLLER_EPOCH]))
+                stat = checking.result()
                 if stat is None:
                     self.seen = None
-                    await self._try_to_win()
+                    won = await self._try_to_win(reading.result()[0], vacant_since)
+                    if won is not None:
+                        self.seen = self._broker_id
+                        return won
                 elif stat.ephemeral_owner == self._zk.session_id:
                     data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
                     self.seen = self._broker_id
@@ -137,17 +145,16 @@ class ControllerElection:
             _log.info("controller.other_elected", controller=controller_id)
         self.seen = controller_id
 
-    async def _try_to_win(self) -> None:
-        """One attempt. Whatever its result, the znode contains the winner."""
-        try:
-            data, stat = await self._zk.get(paths.CONTROLLER_EPOCH)
-        except NoNodeError:
+    async def _try_to_win(self, last: tuple[bytes, Stat] | None, vacant_since: float) -> Won | None:
+        """One attempt. Whatever its result, the znode contains the winner. `last`: /controller_epoch."""
+        if last is None:
             with contextlib.suppress(NodeExistsError):
                 await self._zk.create(paths.CONTROLLER_EPOCH, cluster_znodes.encode_controller_epoch(INITIAL_EPOCH))
-            return
+            return None
+        data, stat = last
         epoch = ControllerEpoch(max(cluster_znodes.decode_controller_epoch(data), self._latest_epoch()) + 1)
         try:
-            await self._zk.multi(
+            version, _ = await self._zk.multi(
                 [
                     SetData(paths.CONTROLLER_EPOCH, cluster_znodes.encode_controller_epoch(epoch), stat.version),
                     Create(
@@ -161,6 +168,9 @@ class ControllerElection:
             if not isinstance(error.error, BadVersionError | NodeExistsError):
                 raise error.error from error
             _log.debug("controller.election_lost", reason=repr(error.error))
+            return None
+        assert isinstance(version, int)
+        return Won(epoch, version, vacant_since)
 
     async def wait_until_lost(self) -> None:
         """Return when this node is not the controller any more."""

@@ -7,7 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from kafkalite.coordination.coordinator import NotSentError, OutcomeUnknownError, SessionExpiredError
+from kafkalite.coordination.coordinator import (
+    CoordinatorError,
+    NotSentError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+)
 
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 0.5
@@ -31,9 +36,11 @@ async def retrying(operation: Callable[[], Awaitable[_Result]]) -> _Result:
 
 @asynccontextmanager
 async def side_by_side() -> AsyncGenerator[asyncio.TaskGroup, None]:
-    """A group of tasks. Raises SessionExpiredError when the first of them does; the others are cancelled."""
+    """A group of tasks. The first CoordinatorError of them is raised, and the others are cancelled."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group
-    except* SessionExpiredError as errors:
-        raise SessionExpiredError("the session is over") from errors
+    except* CoordinatorError as errors:
+        if errors.subgroup(SessionExpiredError) is not None:
+            raise SessionExpiredError("the session is over") from errors
+        raise errors.exceptions[0] from None
