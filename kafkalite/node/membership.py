@@ -12,6 +12,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.coordination import registration
 from kafkalite.coordination.broker_znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
+from kafkalite.coordination.retry import side_by_side
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
@@ -90,8 +91,13 @@ class ClusterMembership:
 
     async def load(self) -> None:
         """Read what is followed, before there is a registration."""
-        for each in self._followed:
-            await self.in_session(each.load)
+        await self.in_session(self._load_followed)
+
+    async def _load_followed(self, coordinator: Coordinator) -> None:
+        # None of them needs another one, and on a host without a free processor each answer of ZooKeeper takes a second.
+        async with side_by_side() as group:
+            for each in self._followed:
+                group.create_task(each.load(coordinator))
 
     async def in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Run `action` in the present session, and again in the next one if that ends meanwhile."""
@@ -111,8 +117,7 @@ class ClusterMembership:
             await self._zookeeper.until_ours(
                 coordinator, self._local.cluster_id, holds_data=not self._logs.opening.holds_nothing()
             )
-            for each in self._followed:
-                await each.load(coordinator)
+            await self._load_followed(coordinator)
             missing = await self._replicas.session_roles.find_missing_logs(
                 coordinator, is_start=self._introduced is None
             )
