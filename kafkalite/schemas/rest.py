@@ -298,7 +298,7 @@ async def _version_text(call: _Call) -> Any:
 async def _referenced_by(call: _Call) -> Any:
     subject = call.subject(Operation.DESCRIBE)
     version = call.state.version(subject, call.version(), with_deleted=True)
-    return call.state.referenced_by(subject, version.version)
+    return sorted({each.id for each in call.state.referenced_by(subject, version.version) if call.sees(each.subject)})
 
 
 async def _register(call: _Call) -> Any:

@@ -169,16 +169,14 @@ class Subjects:
         matching = [each for each in self.of(subject, with_deleted=with_deleted) if each.schema == schema]
         return matching[-1] if matching else None
 
-    def referenced_by(self, subject: str, version: int) -> list[int]:
-        """Ids of schemas that refer to this version."""
-        return sorted(
-            {
-                each.id
-                for name in self.versions
-                for each in self.of(name)
-                if any((ref.subject, ref.version) == (subject, version) for ref in each.schema.references)
-            }
-        )
+    def referenced_by(self, subject: str, version: int) -> list[Version]:
+        """Versions that refer to this one."""
+        return [
+            each
+            for name in self.versions
+            for each in self.of(name)
+            if any((ref.subject, ref.version) == (subject, version) for ref in each.schema.references)
+        ]
 
     def has_room(self, subject: str, schema: Schema) -> bool:
         """Whether the subject may have one more version, which is this schema."""

@@ -187,6 +187,11 @@ async def test_references(api: Api) -> None:
     assert await api("GET", "/subjects/b/versions/1/referencedby") == [made["id"]]
     assert await api("DELETE", "/subjects/b") == 42206
     assert await api("DELETE", "/subjects/b/versions/1") == 42206
+    api.denied.add((Operation.DESCRIBE, "a"))
+    assert await api("GET", "/subjects/b/versions/1/referencedby") == [], (
+        "whoever may not see a subject may not see its ids"
+    )
+    assert await api("DELETE", "/subjects/b") == 42206
 
 
 async def test_levels_and_modes(api: Api) -> None:
