@@ -7,6 +7,7 @@ Which keywords a draft has is read from the package's tables.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -21,6 +22,9 @@ from kafkalite.schemas.schema import InvalidSchema
 #: Of one comparison: half a second or so.
 MAX_STEPS = 200_000
 _MAX_LEVELS = 120
+#: What Python compiles to check the patterns of one schema: characters of one pattern; patterns and classes of all. It takes up to 4 ms for a
+#: class ([!-\uffff]), and keeps the last 512 patterns.
+_MAX_PATTERN, _MAX_CLASSES = 1_000, 300
 #: These stand beside no other keyword before the draft 2019-09: a $ref counts alone.
 _REF_ALONE = frozenset({"draft-03", "draft-04", "draft-06", "draft-07"})
 #: No assertions, or read together with another keyword.
@@ -65,12 +69,24 @@ def identity(value: Any, steps: Steps) -> Any:
 def check(cls: Any, value: Any) -> None:
     """Whether it is a schema of this draft. Raises jsonschema.SchemaError.
 
-    As the package's check_schema, which compares each element of a list with each other one.
+    As the package's check_schema, which compares each element of a list with each other one, and compiles every pattern. Patterns that would
+    cost too much are taken as they are: they are not used with Python's own `re`.
     """
+    left = _MAX_CLASSES
+
+    def is_pattern(text: object) -> bool:
+        nonlocal left
+        if not isinstance(text, str) or len(text) > _MAX_PATTERN:
+            return True
+        left -= 1 + text.count("[")
+        return left < 0 or bool(re.compile(text))
+
+    formats = jsonschema.FormatChecker(())
+    formats.checkers = {**cls.FORMAT_CHECKER.checkers, "regex": (is_pattern, re.error)}
     checker = jsonschema.validators.extend(cls, {"uniqueItems": _has_unique_items})
     # Otherwise the parts of the draft's own schema are checked by the package's class.
     checker.evolve = lambda self, **changes: attrs.evolve(self, **changes)
-    for error in checker(cls.META_SCHEMA, format_checker=cls.FORMAT_CHECKER).iter_errors(value):
+    for error in checker(cls.META_SCHEMA, format_checker=formats).iter_errors(value):
         raise jsonschema.SchemaError.create_from(error)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import pytest
@@ -119,3 +120,23 @@ def test_reserved_ranges_may_overlap(ranges: tuple[tuple[int, int], ...], number
             parse("PROTOBUF", text)
     else:
         parse("PROTOBUF", text)
+
+
+def test_patterns_are_checked_as_long_as_that_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python takes 4 ms to compile some classes of characters: a schema of 900 kB kept the thread for eight minutes, and its patterns in memory."""
+    compiled: list[str] = []
+    real = re.compile
+
+    def compile_(pattern: Any, flags: Any = 0) -> Any:
+        if isinstance(pattern, str) and "\uffff" in pattern:
+            compiled.append(pattern)
+            return real(".")
+        return real(pattern, flags)
+
+    monkeypatch.setattr(re, "compile", compile_)
+    parse("JSON", json.dumps({"pattern": "[!-\uffff]" * 100_000}, ensure_ascii=False))
+    assert not compiled
+    parse("JSON", json.dumps({"properties": {f"p{each}": {"pattern": "[!-\uffff]"} for each in range(5_000)}}))
+    assert 100 < len(compiled) < 500
+    with pytest.raises(InvalidSchema, match="'regex'"):
+        parse("JSON", json.dumps({"patternProperties": {"(": {}}}))
