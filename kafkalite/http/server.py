@@ -1,8 +1,8 @@
 """The HTTP listener: a few pages, parsed by h11. Not on any hot path.
 
 A page is a function or coroutine function of an admitted request. It runs on the node's loop, within the deadline of the request.
-Unauthenticated peers cost little: a connection has a deadline, and when there are too many, the one that has waited longest without
-a whole request is closed.
+Unauthenticated peers cost little: a connection has a deadline, and when there are too many, the one is closed that has waited longest for its
+peer: for a whole request, or until a response is read.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HttpServer:
         self._listener: Listener | None = None
         #: Open connections.
         self.connections = 0
-        #: Those that have not sent a whole request, the longest wait first.
+        #: Those that wait for their peer, the longest wait first.
         self._waiting: dict[asyncio.StreamWriter, None] = {}
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -207,6 +207,7 @@ class HttpServer:
         except TimeoutError:
             page = _TOO_SLOW
         _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
+        self._waiting[writer] = None  # for its peer, which need not read
         async with asyncio.timeout(_DEADLINE_S):
             await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE

@@ -187,3 +187,28 @@ async def test_who_waits_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> N
             with contextlib.suppress(ConnectionResetError):
                 assert silent[0].recv(1) == b""
             assert server.connections <= 20
+
+
+async def test_who_does_not_read_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred peers that read no response kept everybody from the pages, the probes among them, without a login."""
+    monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(http_server, "_DEADLINE_S", 150)
+    served: list[AuthenticatedRequest] = []
+
+    def page(asked: AuthenticatedRequest) -> Page:
+        served.append(asked)
+        return Page(b"x" * 8_000_000)
+
+    async with serving(Page(b"")) as server:
+        server._pages["/"] = page
+        assert server._listener is not None
+        with contextlib.ExitStack() as held:
+            for _ in range(20):
+                deaf = held.enter_context(socket.socket())
+                deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                deaf.connect(("127.0.0.1", server._listener.port))
+                deaf.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await until(lambda: len(served) == 20)
+            honest = await talk(server, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            assert honest.startswith(b"HTTP/1.1 200")
+            assert server.connections <= 20
