@@ -29,6 +29,7 @@ from kafkalite.kafka.request import Request, request_decoder
 from kafkalite.kafka.throttle_accounting import Arrears
 from kafkalite.protocol.errors import TooManyAtOnce, WireError
 from kafkalite.protocol.request_header import parse_header, skip_tags
+from kafkalite.security.fair_room import user_of
 from kafkalite.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -407,6 +408,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def feed(self) -> None:
         self._flow.allow(STARVED)
         self._resume_soon()
+
+    @property
+    def user(self) -> str:
+        return user_of(self.principal, self.peer_host)
 
     @property
     def owner(self) -> Owner:

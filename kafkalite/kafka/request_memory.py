@@ -1,9 +1,15 @@
-"""Memory of half received requests, over all connections, and whose turn it is to get some of it."""
+"""Memory of half received requests, over all connections, and whose turn it is to get some of it.
+
+Behind the limit lies a reserve for users that have little (`security.fair_room`): whoever fills the memory with requests that do not end
+delays nobody else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
+
+from kafkalite.security.fair_room import FairRoom
 
 #: Time in seconds for a connection to complete a frame while others wait for memory.
 MEMORY_GRACE_S = 1.0
@@ -13,6 +19,11 @@ class Holder(Protocol):
     """A connection with a buffer of its own. `frame_began`: monotonic seconds, 0 if no frame is half received."""
 
     frame_began: float
+
+    @property
+    def user(self) -> str:
+        """For whom it takes memory."""
+        ...
 
     def starve(self) -> None:
         """There is no memory left: read no further."""
@@ -28,19 +39,26 @@ class FrameMemory:
     """One per listener.
 
     Args:
-        limit: bytes in all. One connection alone may exceed it.
+        limit: bytes in all, without the reserve. One connection alone may exceed it.
         is_closing: nobody reads on any more.
     """
 
     def __init__(self, limit: int, is_closing: Callable[[], bool]) -> None:
-        self.bytes = 0
+        self._room = FairRoom(lambda: limit)
+        #: Bytes for which there was no room: a buffer grows before its connection reads no further.
+        self._excess = 0
         self._limit = limit
         self._is_closing = is_closing
-        #: Connections with a buffer of their own, and those of them that may not read for want of memory.
-        self._holders: dict[Holder, None] = {}
+        #: Connections with a buffer of their own: the user that had it first, and its bytes in the room; and those of them that may not read for
+        #: want of memory.
+        self._holders: dict[Holder, tuple[str, int]] = {}
         self._starving: dict[Holder, None] = {}
         #: All starved: this one may finish its frame beyond the limit.
         self._favoured: Holder | None = None
+
+    @property
+    def bytes(self) -> int:
+        return self._room.taken + self._excess
 
     @property
     def is_ample(self) -> bool:
@@ -48,9 +66,12 @@ class FrameMemory:
 
     def take(self, holder: Holder, size: int) -> None:
         """A connection's buffer grows; beyond the limit that connection reads no further for now."""
-        self.bytes += size
-        self._holders[holder] = None
-        if self.bytes <= self._limit or len(self._holders) == 1 or holder is self._favoured:
+        user, counted = self._holders.get(holder) or (holder.user, 0)
+        has_room = self._room.take(user, size)
+        self._holders[holder] = (user, counted + size if has_room else counted)
+        if not has_room:
+            self._excess += size
+        if has_room or len(self._holders) == 1 or holder is self._favoured:
             return
         self._starving[holder] = None
         holder.starve()
@@ -58,8 +79,9 @@ class FrameMemory:
 
     def give(self, holder: Holder, size: int) -> None:
         """It has no buffer any more."""
-        self.bytes -= size
-        self._holders.pop(holder, None)
+        user, counted = self._holders.pop(holder)
+        self._room.give(user, counted)
+        self._excess -= size - counted
         self._starving.pop(holder, None)
         if holder is self._favoured:
             self._favoured = None
