@@ -42,9 +42,11 @@ from kafkalite.replica.decisions.nearby import preferred_replica
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
-from kafkalite.replica.produce import MAX_WAITING, missing
+from kafkalite.replica.produce import missing
 from kafkalite.replica.purgatory import ResponseLimit
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+from kafkalite.security.fair_room import user_of
+from kafkalite.security.principal import Principal
 
 #: How long a fetch waits for records that have to come from the disk (milliseconds), whatever its own patience is: a poll that does not
 #: wait would never get them.
@@ -141,21 +143,32 @@ class ConsumerFetchHandler:
         if is_loading and not size_bytes:
             # There are records, but the disk has to give them first: an empty answer would say that there are none.
             wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
-        if available < needed and not is_error and wait_ms > 0 and fetch.entries and self._may_wait():
+        if available < needed and not is_error and wait_ms > 0 and fetch.entries and self._may_wait(terms.reader):
             if not fetch.is_session and (has_waited or len(fetch.entries) <= STEP):  # otherwise they do so already
                 yield from fetch.watching(self._hosted.get, reading)
-            if fetch.reads == reading and self._may_wait():
+            if fetch.reads == reading and self._may_wait(terms.reader):
 
                 def attempt_again() -> None:
                     call.pacing.run(self._attempt(call, has_waited=True))
 
-                fetch.wait(self._hosted.wheel, wait_ms, needed - available, attempt_again, since_reading=True)
+                again = self._counted(terms.reader, attempt_again)
+                fetch.wait(self._hosted.wheel, wait_ms, needed - available, again, since_reading=True)
                 return
         yield from self._answer(call, sent, reading, is_error=is_error)
 
-    def _may_wait(self) -> bool:
-        wheel = self._hosted.wheel
-        return len(wheel) < MAX_WAITING and not wheel.is_closed
+    def _may_wait(self, reader: Owner) -> bool:
+        return self._hosted.long_polls.has_room(_user(reader)) and not self._hosted.wheel.is_closed
+
+    def _counted(self, reader: Owner, complete: Callable[[], None]) -> Callable[[], None]:
+        """A long poll begins, and ends when what is returned is called, which calls `complete`."""
+        long_polls, user = self._hosted.long_polls, _user(reader)
+        long_polls.give(user, -1)
+
+        def over() -> None:
+            long_polls.give(user)
+            complete()
+
+        return over
 
     def _answer(self, call: _FetchCall, sent: list[_Sent], reading: int, *, is_error: bool) -> Steps[None]:
         fetch, counters = call.fetch, self._hosted.counters
@@ -197,12 +210,11 @@ class ConsumerFetchHandler:
         What entries missed in the page cache is loaded. False: too many wait already, or the node stops.
         """
         self._load(fetch, reader)
-        wheel = self._hosted.wheel
-        if len(wheel) >= MAX_WAITING or wheel.is_closed:
+        if not self._may_wait(reader):
             return False
         for entry in fetch.entries.values():
             entry.watch(self._hosted.get(entry.key))
-        fetch.wait(wheel, wait_ms, 1, complete)
+        fetch.wait(self._hosted.wheel, wait_ms, 1, self._counted(reader, complete))
         return True
 
     def sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
@@ -425,6 +437,14 @@ class ConsumerFetchHandler:
             if partition.log is log and self._hosted.get(partition.topic_partition) is partition:
                 self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+
+
+def _user(reader: Owner) -> str:
+    """The name under which its long polls are counted."""
+    match reader[0]:
+        case (str(name), str(host)):
+            return user_of(Principal("User", name), host)
+    return ""
 
 
 def _divergence(log: PartitionLog, offset: Offset, last_fetched_epoch: LeaderEpoch) -> Divergence | None:

@@ -16,13 +16,14 @@ from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.replica import authority
+from kafkalite.replica import authority, purgatory
 from kafkalite.replica.counters import Counters, Traffic
 from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.fetch_session import ReplicaFetchSession
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
+from kafkalite.security.fair_room import FairRoom
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
@@ -80,6 +81,8 @@ class HostedPartitions:
         #: For lines that come for every partition, or with every request.
         self.repeats = Repeats(clock.monotonic)
         self.wheel = DeadlineWheel()
+        #: How many of the operations in it are long polls of consumers, and whose. They keep nobody from writing, and no other user from waiting.
+        self.long_polls = FairRoom(lambda: purgatory.MAX_WAITING)
         self.counters = Counters()
         self.history = History(clock.wall_ms)
         self._partitions: dict[TopicPartition, Partition] = {}

@@ -14,11 +14,9 @@ from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.replica.purgatory import DeadlineWheel, DelayedProduce, ProduceDone, ProduceWaiter
+from kafkalite.replica.purgatory import MAX_WAITING, DeadlineWheel, DelayedProduce, ProduceDone, ProduceWaiter
 from kafkalite.replica.skipped_sequences import SkippedSequences
 
-#: Operations that may wait at once; beyond it acks=all is refused before anything is appended.
-MAX_WAITING = 100_000
 #: Partitions appended to in one turn of the loop. The first append to each may open and make files: a request for a
 #: thousand of them would keep the node from its heartbeats.
 PIECE = 64
@@ -209,7 +207,7 @@ class ProduceHandler:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if self._is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
+        if acks == -1 and len(self._hosted.wheel) - self._hosted.long_polls.taken >= MAX_WAITING:
             # Every producer sends again after it. librdkafka takes THROTTLING_QUOTA_EXCEEDED for final.
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE

@@ -21,6 +21,8 @@ ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
 #: How many bytes of records a response may have, asked when they are read; 0: none, otherwise at least one batch.
 ResponseLimit = Callable[[], int]
 
+#: Produce requests that may wait at once, and long polls of consumers.
+MAX_WAITING = 100_000
 #: Moments in which nothing is due any more may be kept for these and for each operation; a client names any deadline up to 24 days away.
 _SPARE_BUCKETS = 4_000
 

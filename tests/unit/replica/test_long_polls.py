@@ -1,0 +1,48 @@
+"""Consumers that wait for records: how many may, and whom they keep from what."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkalite.model import Offset, TopicPartition
+from kafkalite.replica import purgatory
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
+from tests.support.fetching import answered
+
+TP = TopicPartition("t", 0)
+
+
+async def test_long_polls_of_one_user_refuse_nobodys_records_and_no_other_long_poll(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who might read one topic had 100,000 of them under way on 1,600 connections: then acks=all was refused on that node, and the
+    coordinators' own records, and the polls of others were answered at once."""
+    monkeypatch.setattr(purgatory, "MAX_WAITING", 20)
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1,), epoch=0))
+    node = cluster.node(1)
+    hosted = node.manager.hosted
+    answers: list[str] = []
+
+    def poll(user: str, connection: int) -> None:
+        fetch = ClientFetch()
+        fetch.list(TP, Offset(0), 1 << 20)
+        terms = FetchTerms(600_000, 1, 1 << 20, ((user, "10.0.0.1"), connection))
+        node.manager.consuming.fetch(fetch, terms, answered(lambda: answers.append(user)))
+
+    for number in range(100):
+        poll("hog", number)
+    assert len(answers) > 70 and hosted.long_polls.taken <= 25
+    answers.clear()
+    for user in ("shop", "billing"):
+        poll(user, 0)
+    assert not answers, "they wait"
+    assert (await node.produce(TP, b"a")).error == 0
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert {"shop", "billing"} <= set(answers)
+    assert hosted.long_polls.taken == len(hosted.wheel) == 0
