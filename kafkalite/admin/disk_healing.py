@@ -193,7 +193,7 @@ def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
     held = _held_by_strays(logs)
     for log_dir in logs.pool.dirs.values():
         if not log_dir.online:
-            since_ms, detail = log_dir.offline_since_ms, log_dir.awaited.describe(log_dir.offline_reason)
+            since_ms, detail = log_dir.offline_since_ms, log_dir.describe_offline()
             if log_dir.awaited is Awaited.ROOM:
                 problems.append(HealthProblem("disk.full", since_ms, detail, log_dir.path))
             else:

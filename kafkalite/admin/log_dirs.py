@@ -91,7 +91,7 @@ class LogDirAdmin:
             partitions=log_dir.log_count,
             size_bytes=size_bytes,
             since_ms=log_dir.offline_since_ms,
-            reason=log_dir.offline_reason if log_dir.online else log_dir.awaited.describe(log_dir.offline_reason),
+            reason=log_dir.offline_reason if log_dir.online else log_dir.describe_offline(),
             failures=len(log_dir.failures.at),
             offline_replicas=lost,
             strays=len(strays),

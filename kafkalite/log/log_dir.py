@@ -111,6 +111,8 @@ class LogDir:
         self.is_full = False
         #: What it waits for while it is offline, and when it is checked.
         self.awaited = Awaited.OPERATOR
+        #: What the last check found missing, of one that waits for room.
+        self.missing_room = ""
         self.pauses = ReturnPauses()
         #: Those that wait for the disk; cut short when the directory goes offline.
         self._waiting: dict[asyncio.Timeout, None] = {}
@@ -151,12 +153,16 @@ class LogDir:
     def go_offline(self, reason: str, now_ms: int) -> None:
         """No operation on it from now on, but for those under way in threads."""
         self.online = False
-        self.offline_reason, self.offline_since_ms = reason, now_ms
+        self.offline_reason, self.offline_since_ms, self.missing_room = reason, now_ms, ""
         self.suspicions.clear()
         self.failed.clear()
         for scope in self._waiting:
             if not scope.expired():
                 scope.reschedule(asyncio.get_running_loop().time())
+
+    def describe_offline(self) -> str:
+        """For health and lists of disks: why it is offline, and when it returns."""
+        return self.awaited.describe(self.offline_reason, self.missing_room)
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"

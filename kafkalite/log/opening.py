@@ -32,7 +32,7 @@ from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
 from kafkalite.log.returning import Awaited
-from kafkalite.log.room import has_room
+from kafkalite.log.room import missing_room
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -423,12 +423,13 @@ class Opening:
 
     async def _has_room(self, log_dir: LogDir) -> bool:
         try:
-            return await has_room(self._disk, log_dir.path, self._own_time)
+            log_dir.missing_room = await missing_room(self._disk, log_dir.path, self._own_time)
         except TimeoutError:
             log_dir.awaited = Awaited.ANSWER
             return False
         except OSError:  # no thread could be started
             return False
+        return not log_dir.missing_room
 
     async def _answers(self, log_dir: LogDir) -> bool:
         """All that was begun on it has ended without an error, so that no late write meets the logs that are opened again."""

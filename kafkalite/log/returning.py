@@ -32,11 +32,11 @@ class Awaited(Enum):
             return cls.ROOM
         return cls.ANSWER if isinstance(error.__cause__, TimeoutError) else cls.OPERATOR
 
-    def describe(self, reason: str) -> str:
-        """For health and lists of disks: the reason, and when the directory returns."""
+    def describe(self, reason: str, missing: str = "") -> str:
+        """The reason, and when the directory returns. `missing`: what it lacks."""
         return {
             Awaited.OPERATOR: reason,
-            Awaited.ROOM: f"full; returns {self.value}: {reason}",
+            Awaited.ROOM: f"full; returns {self.value}{missing and f' ({missing})'}: {reason}",
             Awaited.ANSWER: f"returns {self.value}: {reason}",
         }[self]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 
 from kafkalite.env.own_time import OwnTime
@@ -23,17 +22,21 @@ def needed_bytes(total_bytes: int) -> int:
     return max(2 * MIN_ROOM_BYTES, min(4 * MIN_ROOM_BYTES, total_bytes // 10))
 
 
-def _is_free(disk: Disk, path: str) -> bool:
-    if disk.free_bytes(path) < needed_bytes(disk.total_bytes(path)):
-        return False
+def _missing(disk: Disk, path: str) -> str:
+    """See `missing_room`."""
+    free, total = disk.free_bytes(path), disk.total_bytes(path)
+    needed = needed_bytes(total)
+    if free < needed:
+        text = f"{needed:,} bytes must be free, {free:,} are"
+        return text if total >= needed else f"{text}; it has {total:,} in all, which is too small to return"
     try:
         disk.write_file_atomic(f"{path}/{_ROOM_PROBE}", bytes(MIN_ROOM_BYTES))
-    except OSError:
-        return False
+    except OSError as error:
+        return f"a file of {MIN_ROOM_BYTES:,} bytes cannot be written: {error.strerror or error}"
     finally:
         for name in (_ROOM_PROBE, f"{_ROOM_PROBE}.tmp"):
             disk.remove(f"{path}/{name}")
-    return True
+    return ""
 
 
 def _remove_deleted(disk: Disk, path: str) -> None:
@@ -43,21 +46,22 @@ def _remove_deleted(disk: Disk, path: str) -> None:
             disk.remove_tree(f"{path}/{name}")
 
 
-async def has_room(disk: Disk, path: str, own_time: OwnTime) -> bool:
-    """Whether the disk has room again: free bytes, and (a quota does not show there) a file that may be written.
+async def missing_room(disk: Disk, path: str, own_time: OwnTime) -> str:
+    """What the disk lacks before it has room again: free bytes, or (a quota does not show there) a file that may be written. Empty: nothing.
 
-    If it has not, the logs that are deleted anyway are removed. Raises TimeoutError if the disk does not answer.
+    If it lacks something, the logs that are deleted anyway are removed. Raises TimeoutError if the disk does not answer.
     """
-    found: list[bool] = []
+    found = [""]
 
     def attempt() -> None:
-        with contextlib.suppress(OSError):
-            if not _is_free(disk, path):
+        try:
+            found[0] = _missing(disk, path)
+            if found[0]:
                 _remove_deleted(disk, path)
-                if not _is_free(disk, path):
-                    return
-            found.append(True)
+                found[0] = _missing(disk, path)
+        except OSError as error:
+            found[0] = f"it cannot be checked: {error.strerror or error}"
 
     async with own_time.timeout(_DEADLINE_S):
         await disk.run_blocking(attempt, path)
-    return bool(found)
+    return found[0]

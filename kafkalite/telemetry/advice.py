@@ -98,7 +98,7 @@ ADVICE = {
     ),
     "disk.full": Advice(
         "no new replica is placed there, and appends fail until there is room; a disk that went offline because it was full "
-        "comes back when there is room",
+        "comes back when a tenth of it is free (at least 32 MiB, at most 64 MiB)",
         "make room: shorter retention (`admin config set --topic T retention.ms=…`), or move partitions away; see also "
         "`admin disk strays list`",
     ),

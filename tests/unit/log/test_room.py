@@ -15,7 +15,7 @@ from kafkalite.env.real import RealClock
 from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.returning import Awaited, ReturnPauses
-from kafkalite.log.room import MIN_ROOM_BYTES, has_room, needed_bytes
+from kafkalite.log.room import MIN_ROOM_BYTES, missing_room, needed_bytes
 from kafkalite.model import TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import MemoryDisk
@@ -64,12 +64,27 @@ async def test_a_quota_does_not_show_in_the_free_bytes() -> None:
     disk, own_time = Quota(), OwnTime(RealClock())
     disk.makedirs("/d1")
     disk.left = MIN_ROOM_BYTES - 1
-    assert not await has_room(disk, "/d1", own_time)
+    assert "a file of 16,777,216 bytes cannot be written" in await missing_room(disk, "/d1", own_time)
     disk.left = MIN_ROOM_BYTES
-    assert await has_room(disk, "/d1", own_time)
+    assert await missing_room(disk, "/d1", own_time) == ""
     assert disk.listdir("/d1") == [], "nothing of the probe is left"
-    disk.free_bytes = lambda path: 2 * MIN_ROOM_BYTES - 1  # type: ignore[method-assign]
-    assert not await has_room(disk, "/d1", own_time)
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "missing"),
+    [
+        (2 * MIN_ROOM_BYTES, 2 * MIN_ROOM_BYTES, ""),
+        (1 << 40, 4 * MIN_ROOM_BYTES - 1, "67,108,864 bytes must be free, 67,108,863 are"),
+        (24_000_000, 20_000_000, "33,554,432 bytes must be free, 20,000,000 are; it has 24,000,000 in all, which is too small to return"),
+    ],
+)  # fmt: skip
+async def test_what_is_missing_is_said_in_bytes(total: int, free: int, missing: str) -> None:
+    """Nobody said why a disk of 24 MB stayed offline, however much of it was free."""
+    disk = MemoryDisk()
+    disk.makedirs("/d1")
+    disk.total_bytes = lambda path: total  # type: ignore[method-assign]
+    disk.free_bytes = lambda path: free  # type: ignore[method-assign]
+    assert await missing_room(disk, "/d1", OwnTime(RealClock())) == missing
 
 
 async def test_what_is_deleted_anyway_makes_room_on_a_disk_that_is_offline() -> None:
@@ -87,7 +102,7 @@ async def test_what_is_deleted_anyway_makes_room_on_a_disk_that_is_offline() -> 
     kept = ["a-0", f"b-1.{unique}-stray", f"c-2.{unique}-future", "checkpoint"]
     for name in (deleted, *kept):
         disk.makedirs(f"/d1/{name}")
-    assert await has_room(disk, "/d1", own_time)
+    assert await missing_room(disk, "/d1", own_time) == ""
     assert disk.listdir("/d1") == sorted(kept)
 
 
@@ -114,8 +129,11 @@ async def test_a_directory_that_went_offline_for_want_of_room_is_told_when_there
     assert host.dead == ["/d1"] and next(iter(manager.pool.dirs.values())).awaited is Awaited.ROOM
     assert manager.pool.doubtful() == [T0] and not manager.opening.holds_nothing(), "what returns is not lost"
     assert await manager.opening.ready_to_return() == [], "not before its time"
+    log_dir = manager.pool.dirs["/d1"]
+    assert "returns when there is room: " in log_dir.describe_offline()
     host.clock.now_ms += 6_000
     assert await manager.opening.ready_to_return() == []
+    assert "returns when there is room (67,108,864 bytes must be free, 1,000 are): " in log_dir.describe_offline()
     room[0] = 1 << 30
     assert await manager.opening.ready_to_return() == []
     host.clock.now_ms += 6_000
