@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kafkalite.client import messages
@@ -49,13 +50,17 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """`partitions`: what it is assigned, if the group's protocol is that of consumers."""
+    """`assigned`: reads what it is assigned, if the group's protocol is that of consumers. There may be a million partitions."""
 
     member_id: str
     instance_id: str
     client_id: str
     client_host: str
-    partitions: tuple[tuple[str, int], ...] = ()
+    assigned: Callable[[], Iterable[tuple[str, int]]] = tuple
+
+    @property
+    def partitions(self) -> tuple[tuple[str, int], ...]:
+        return tuple(self.assigned())
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,9 @@ class Groups:
                 member.group_instance_id or "",
                 member.client_id,
                 member.client_host,
-                assigned_partitions(bytes(member.member_assignment)) if answered.protocol_type == CONSUMER else (),
+                partial(assigned_partitions, bytes(member.member_assignment))
+                if answered.protocol_type == CONSUMER
+                else tuple,
             )
             for member in answered.members
         )
@@ -336,7 +343,7 @@ def _members(answered: Any, partitions: Callable[[Any], Iterable[tuple[str, int]
             getattr(member, "instance_id", None) or "",
             member.client_id,
             member.client_host,
-            tuple(partitions(member)),
+            partial(partitions, member),
         )
         for member in answered.members
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.client.admin.groups import Groups
+from kafkalite.client.admin.groups import GroupMember, Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import ends_of
+from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeGroupLagResponse
 from kafkalite.http.authentication import AuthenticatedRequest
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 MAX_GROUPS = 50
 #: Partitions and members of one group that are shown.
 MAX_ROWS = 500
+#: Partitions of one member that are shown, and looked through for those that the user may see.
+_SHOWN, _LOOKED_THROUGH = 50, 200
 _PATIENCE_S = 1.5
 _NOBODY = "Dead"
 _GROUP = ResourceType.GROUP
@@ -37,6 +42,7 @@ class GroupAnswers:
     def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
+        self._lane = FairLane(node.env.disk.run_blocking, node.env.clock, at_once=1)
 
     async def groups(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """One page of the list: `text` in the name, `offset`."""
@@ -78,11 +84,13 @@ class GroupAnswers:
         coordinator, described = await Groups(client, timeout_s=TIMEOUT_S).describe(name)
         if described.state == _NOBODY:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
-        is_visible = rights.visible("OffsetFetch", ResourceType.TOPIC)
+        is_visible = cache(rights.visible("OffsetFetch", ResourceType.TOPIC))
         offsets = [each for each in described.offsets if is_visible(each.topic)]
         shown = offsets[:MAX_ROWS]
         ends = await self._ends(client, [TopicPartition(each.topic, each.partition) for each in shown])
-        owners = {partition: member.client_id for member in described.members for partition in member.partitions}
+        keys = {(each.topic, each.partition) for each in shown}
+        look = partial(_assigned, described.members, keys)
+        (owners, first), _ = await self._lane.run((str(asked.principal), asked.client_host), look)
         lag = (await self._lags((name,), KEPT)).get(name)
         return {
             "group": name,
@@ -97,11 +105,9 @@ class GroupAnswers:
                     "client_id": member.client_id,
                     "host": member.client_host,
                     "instance_id": member.instance_id,
-                    "partitions": [f"{topic}-{number}" for topic, number in member.partitions if is_visible(topic)][
-                        :50
-                    ],
+                    "partitions": [f"{topic}-{number}" for topic, number in partitions if is_visible(topic)][:_SHOWN],
                 }
-                for member in described.members[:MAX_ROWS]
+                for member, partitions in zip(described.members, first, strict=False)
             ],
             "offsets_total": len(offsets),
             "offsets": [
@@ -148,3 +154,17 @@ class GroupAnswers:
             if isinstance(answer, DescribeGroupLagResponse)
             for each in answer.groups
         }
+
+
+def _assigned(
+    members: Sequence[GroupMember], keys: Container[tuple[str, int]]
+) -> tuple[dict[tuple[str, int], str], list[Sequence[tuple[str, int]]]]:
+    """In a thread: the client that has each of `keys`; the first partitions of each member that is shown."""
+    owners: dict[tuple[str, int], str] = {}
+    first: list[Sequence[tuple[str, int]]] = []
+    for member in members:
+        partitions = member.partitions
+        owners.update((each, member.client_id) for each in partitions if each in keys)
+        if len(first) < MAX_ROWS:
+            first.append(partitions[:_LOOKED_THROUGH])
+    return owners, first
