@@ -157,6 +157,25 @@ def _browse_messages(profile: Path, url: str) -> None:
         shown = browser.run("return document.getElementById('records').innerText")
         # Pretty, each number as it is, hostile text as text.
         assert '"amount": 12345678901234567890,\n' in shown
+        text = '{"a": [1,{"b":"x, [y]"}], "c":{ },"d":[[]]}'
+        lines = [
+            "{",
+            '  "a": [',
+            "    1,",
+            "    {",
+            '      "b": "x, [y]"',
+            "    }",
+            "  ],",
+            '  "c": {},',
+            '  "d": [',
+            "    []",
+            "  ]",
+            "}",
+        ]
+        assert browser.run(f"return pretty({json.dumps(text)})").split("\n") == lines
+        # Records of 200 kB froze the page: brackets in brackets were indented by gigabytes, and each bracket searched all that was before it.
+        for large in ("'['.repeat(90000) + ']'.repeat(90000)", "'[' + '{\"a\":1},'.repeat(20000) + '{}]'"):
+            assert browser.run(f"return pretty({large}).length") < 20_000_000
         assert EVIL in shown
         assert "header source" in shown and "shop" in shown and "customer-0" in shown
         browser.type("#m-text", "")

@@ -63,19 +63,23 @@ async function followRecords() {
   finally { isFollowing = false; }
 }
 const brief = value => value === null ? "null" : value.text !== undefined ? value.text : value.hex;
-// JSON on several lines, its numbers and texts exactly as they are: only the space between them is ours.
+// JSON on several lines, its numbers and texts exactly as they are: only the space between them is ours. What is nested deeper is indented no further:
+// a record of brackets only would become gigabytes.
+const MOST_INDENTED = 20;
 function pretty(text) {
   if (!/^\s*[[{]/.test(text)) return text;
   try { JSON.parse(text); } catch (_) { return text; }
-  let out = "", depth = 0;
-  const line = () => "\n" + "  ".repeat(depth);
+  const out = [], line = () => "\n" + "  ".repeat(Math.min(depth, MOST_INDENTED));
+  let depth = 0, before = "";
   for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g)) {
-    if (token === "{" || token === "[") { depth++; out += token + line(); }
-    else if (token === "}" || token === "]") { depth--; out = /[[{]\s*$/.test(out) ? out.trimEnd() + token : out + line() + token; }
-    else if (token === ",") out += token + line();
-    else out += token === ":" ? ": " : token;
+    const opened = before === "{" || before === "[", closes = token === "}" || token === "]";
+    if (closes) depth--;
+    if (before === "," || opened !== closes) out.push(line());
+    if (token === "{" || token === "[") depth++;
+    out.push(token === ":" ? ": " : token);
+    before = token;
   }
-  return out;
+  return out.join("");
 }
 function valueBox(title, value) {
   const box = el("div");
