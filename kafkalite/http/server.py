@@ -1,8 +1,8 @@
 """The HTTP listener: a few pages, parsed by h11. Not on any hot path.
 
 A page is a function or coroutine function of an admitted request. It runs on the node's loop, within the deadline of the request.
-Unauthenticated peers cost little: a connection has a deadline, and when there are too many, the one is closed that has waited longest for its
-peer: for a whole request, or until a response is read.
+Unauthenticated peers cost little: a connection has a deadline, and when there are too many, one of the address that has most is closed: the one
+that has waited longest for its peer (for a whole request, or until a response is read), or else the oldest.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ class HttpServer:
         self.connections = 0
         #: Those that wait for their peer, the longest wait first.
         self._waiting: dict[asyncio.StreamWriter, None] = {}
+        #: All, by the peer's address.
+        self._by_host: dict[str, dict[asyncio.StreamWriter, None]] = {}
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Bind. Raises OSError."""
@@ -114,22 +116,29 @@ class HttpServer:
             writer.close()
             return
         self.connections += 1
+        self._by_host.setdefault(peer.host, {})[writer] = None
         try:
-            if self.connections <= self._most or self._make_room():
+            if self.connections <= self._most or self._make_room(peer.host):
                 await self._converse(reader, writer, peer)
         finally:
             self.connections -= 1
             self._waiting.pop(writer, None)
+            self._by_host[peer.host].pop(writer)
+            if not self._by_host[peer.host]:
+                del self._by_host[peer.host]
             if self._per_ip is not None:
                 self._per_ip.closed(peer.host)
             writer.close()
 
-    def _make_room(self) -> bool:
-        """Whether another connection has given way."""
-        oldest = next(iter(self._waiting), None)
+    def _make_room(self, host: str) -> bool:
+        """Whether another connection has given way to one from this address: where an address has more than that, one of that which has most."""
+        most = max(self._by_host.values(), key=len)
+        is_larger = len(most) > len(self._by_host[host])
+        waiting = (each for each in self._waiting if not is_larger or each in most)
+        oldest = next(waiting, next(iter(most)) if is_larger else None)
         if oldest is None:
             return False
-        del self._waiting[oldest]
+        self._waiting.pop(oldest, None)
         oldest.transport.abort()
         return True
 

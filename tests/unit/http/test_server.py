@@ -212,3 +212,32 @@ async def test_who_does_not_read_gives_way(monkeypatch: pytest.MonkeyPatch) -> N
             honest = await talk(server, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert honest.startswith(b"HTTP/1.1 200")
             assert server.connections <= 20
+
+
+async def test_an_address_with_many_connections_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers whose requests were being served did not give way, and there was always such a one: they sent hundreds of requests ahead."""
+    monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 20)
+    served: list[AuthenticatedRequest] = []
+
+    async def page(asked: AuthenticatedRequest) -> Page:
+        served.append(asked)
+        if asked.client_host == "127.0.0.2":
+            await asyncio.Event().wait()
+        return Page(b"content")
+
+    async with serving(Page(b"")) as server:
+        server._pages["/"] = page
+        assert server._listener is not None
+        with contextlib.ExitStack() as held:
+
+            def busy() -> None:
+                each = held.enter_context(socket.socket())
+                each.bind(("127.0.0.2", 0))
+                assert server._listener is not None
+                each.connect(("127.0.0.1", server._listener.port))
+                each.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+
+            for _ in range(20):
+                busy()
+            await until(lambda: len(served) == 20)
+            assert b"content" in await talk(server, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
