@@ -154,10 +154,13 @@ class ReplicaHistory(RuleBasedStateMachine):
         fields: dict[str, Any] = {}
         if what != "plain":
             last = known.last[1] if known.last is not None else (MAX_SEQUENCE - 4 if pid not in producers else -1)
+            entry = self.log.active_producers().get(pid)
+            if known.last is not None and known.last[0] < self.floor and entry is not None:
+                last = entry.last_sequence  # its batches may be forgotten, and only a marker be known
             first = add_to_sequence(last, 1)
             fields = {"producer_id": pid, "producer_epoch": known.epoch, "base_sequence": first}
             fields["transactional"] = what == "data"
-            producers[pid] = known._replace(last=(0, add_to_sequence(first, count - 1)))
+            producers[pid] = known._replace(last=(self.end, add_to_sequence(first, count - 1)))
         builder = RecordBatchBuilder(Codec.NONE, **fields)
         for _ in range(count):
             self.number += 1
