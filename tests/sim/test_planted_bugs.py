@@ -167,7 +167,7 @@ BUGS: dict[str, Plan] = {
     "vanished": plan(1, Fault(6.0, FaultKind.VANISH, "all", 10.0)),
     # Replicas are moved away from a node while a disk of it is offline; it starts with this disk.
     "disk-away": with_drained_nodes(
-        plan(1, *(Fault(2.0 + 5.0 * n, FaultKind.DISK, f"node{1 + n}", 9.0) for n in range(4)))
+        plan(1, *(Fault(3.0 + 5.0 * n, FaultKind.DISK, f"node{1 + n}", 9.0) for n in range(4)))
     ),
     # One is stopped, and its directory copied; two die, one after the other, when it is back; it is killed, and begins with the copy.
     "old-copy": plan(
