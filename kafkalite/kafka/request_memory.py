@@ -1,7 +1,7 @@
 """Memory of half received requests, over all connections, and whose turn it is to get some of it.
 
-Behind the limit lies a reserve for users that have little (`security.fair_room`): whoever fills the memory with requests that do not end
-delays nobody else.
+Behind the limit lies a reserve for users that have little (`security.fair_room`): a client that fills the memory with requests that do not
+end delays nobody else.
 """
 
 from __future__ import annotations

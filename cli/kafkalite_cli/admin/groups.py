@@ -6,7 +6,7 @@ import dataclasses
 
 import click
 
-from kafkalite.client.admin.groups import GroupDescription, Groups
+from kafkalite.client.admin.groups import GroupDescription, GroupMember, Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import EARLIEST, LATEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -86,7 +86,7 @@ async def describe(cli: Invocation, group: str) -> None:
     if out.as_json:
         value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}
         value["type"] = reported.group_type
-        members = [dataclasses.asdict(member) for member in reported.members]
+        members = [_as_json(member) for member in reported.members]
         out.value({**value, "members": members, "offsets": rows}, "")
         return
     kind = f"{reported.group_type} group"
@@ -208,6 +208,16 @@ async def reset_offsets(
         return
     out.table("", ("topic", "partition", "before", "after"), rows)
     click.echo("done" if execute else "nothing was changed: add --execute")
+
+
+def _as_json(member: GroupMember) -> dict[str, object]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "partitions": member.partitions,
+    }
 
 
 def _reset(place: str, moment: str | None, to_offset: int | None, shift_by: int | None) -> Reset:

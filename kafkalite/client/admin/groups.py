@@ -60,6 +60,7 @@ class GroupMember:
 
     @property
     def partitions(self) -> tuple[tuple[str, int], ...]:
+        """(topic, number) of what it is assigned; decoded each time."""
         return tuple(self.assigned())
 
 

@@ -52,7 +52,7 @@ async def test_internal_topics_that_cannot_be_created(broker: Broker, monkeypatc
     client = await broker.client()
     await coordinator(client, "g")
     beat = wire.StreamsGroupHeartbeatRequest
-    topics = [beat.TopicInfo(f"{number}!" + "x" * 90, 0, 1, []) for number in range(500)]
+    topics = [beat.TopicInfo(f"{number}-" + "x" * 90, 0, 1, []) for number in range(500)]
     topology = beat.Topology(1, [beat.Subtopology("0", ["in"], [], topics, [], [], [])])
     nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
     said = beat("g", "m", 0, rebalance_timeout_ms=9_000, process_id="m", topology=topology, **nothing)

@@ -318,6 +318,7 @@ def test_a_seed_always_means_the_same_plan_and_seeds_differ() -> None:
         FaultKind.FULL,
         FaultKind.LATE_BATCH,
         FaultKind.PUT_BACK,
+        FaultKind.TAKEN_IN,
         FaultKind.THREADS,
         FaultKind.ZK_LAG,
     }
