@@ -181,7 +181,8 @@ async def test_a_member_without_heartbeats_is_removed(make_broker: Any) -> None:
     }
     second = Member(client, "m2", "t")
     assert (await second.beat()).heartbeat_interval_ms == 700
-    await until(lambda: list(broker.side.groups.describe("g").share.members) == ["m2"])
+    group = broker.side.groups.describe("g").share
+    await until(lambda: list(group.members) == ["m2"] and group.epoch == group.target_epoch)
     await second.beat()
     assert second.count == 4
 
