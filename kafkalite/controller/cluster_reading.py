@@ -162,14 +162,17 @@ class ClusterReader:
 
     async def log_ends(self, ask: AskLogEnds, state: ControllerState) -> StatesRead:
         """The states, and where the logs of these replicas end."""
-        answers = await self._log_ends.ask(ask.replicas, state.brokers)
+        answers = await self._log_ends.ask(ask, state.brokers)
         found = await self._storage.read_states(tuple(sorted(ask.replicas)))
+        known = await self._storage.known_brokers() if ask.everywhere else ()
         return dataclasses.replace(
             self._as_read(found, ask.purpose, ask.chunk),
             log_ends=answers.ends,
             leading=answers.leading,
             unanswered=frozenset(answers.unanswered),
             doubtful=answers.doubtful,
+            elsewhere=answers.elsewhere,
+            known_brokers=frozenset(known),
         )
 
     def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int) -> StatesRead:

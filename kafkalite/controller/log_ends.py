@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from kafkalite.controller.decisions.eligible import LogEnd
+from kafkalite.controller.decisions.effects import AskLogEnds
+from kafkalite.controller.decisions.eligible import NOTHING, LogEnd
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, BrokerId, BrokerInfo, LeaderEpoch, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, BrokerId, BrokerInfo, LeaderEpoch, TopicPartition
 from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.messages import replication as rpc_messages
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.replication import LogEndsRequest, LogEndsResponse
 from kafkalite.telemetry.logs import get_logger
@@ -34,12 +36,14 @@ AGAIN_S = 0.05
 @dataclass(slots=True)
 class LogEndAnswers:
     """`ends`: for every partition in the question. `leading`: the latest leader epoch in which a replica says that it leads. `unanswered`: of
-    the brokers that were asked. `doubtful`: those that say that their log may lack committed records."""
+    the brokers that were asked. `doubtful`: those that say that their log may lack committed records. `elsewhere`: logs of partitions that were asked
+    for everywhere, on brokers that are not among their replicas, in the question at least."""
 
     ends: dict[TopicPartition, dict[BrokerId, LogEnd]]
     leading: dict[TopicPartition, LeaderEpoch]
     unanswered: set[BrokerId]
     doubtful: dict[TopicPartition, set[BrokerId]]
+    elsewhere: dict[TopicPartition, dict[BrokerId, LogEnd]]
 
 
 class LogEnds:
@@ -51,19 +55,19 @@ class LogEnds:
         self._supervisor = supervisor
         self._hello = hello
 
-    async def ask(
-        self, replicas: Mapping[TopicPartition, Sequence[BrokerId]], brokers: Mapping[BrokerId, BrokerInfo]
-    ) -> LogEndAnswers:
+    async def ask(self, question: AskLogEnds, brokers: Mapping[BrokerId, BrokerInfo]) -> LogEndAnswers:
         """The answers of the first WAIT_S."""
-        answers = LogEndAnswers({partition: {} for partition in replicas}, {}, set(), {})
+        answers = LogEndAnswers({partition: {} for partition in question.replicas}, {}, set(), {}, {})
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
-        for partition, members in replicas.items():
-            for broker in members:
+        for partition, members in question.replicas.items():
+            for broker in brokers if partition in question.everywhere else members:
                 if broker in brokers:
                     by_broker.setdefault(broker, []).append(partition)
         answers.unanswered = set(by_broker)
         tasks = [
-            self._supervisor.spawn(f"controller.log_ends[{id_}]", self._ask(brokers[id_], by_broker[id_], answers))
+            self._supervisor.spawn(
+                f"controller.log_ends[{id_}]", self._ask(brokers[id_], by_broker[id_], question, answers)
+            )
             for id_ in sorted(by_broker)
         ]
         try:
@@ -71,13 +75,15 @@ class LogEnds:
                 async with self._own_time.timeout(WAIT_S):
                     await asyncio.wait(tasks)
         except TimeoutError:
-            _log.warning("controller.log_ends_missing", partitions=len(replicas))
+            _log.warning("controller.log_ends_missing", partitions=len(question.replicas))
         finally:
             for task in tasks:
                 task.cancel()
         return answers
 
-    async def _ask(self, broker: BrokerInfo, partitions: list[TopicPartition], answers: LogEndAnswers) -> None:
+    async def _ask(
+        self, broker: BrokerInfo, partitions: list[TopicPartition], question: AskLogEnds, answers: LogEndAnswers
+    ) -> None:
         connection: RpcConnection | None = None
         try:
             while True:
@@ -93,19 +99,31 @@ class LogEnds:
                 await asyncio.sleep(AGAIN_S)
             for start in range(0, len(partitions), CHUNK):
                 chunk = tuple((each.topic, each.partition) for each in partitions[start : start + CHUNK])
-                answer, _ = await connection.call(LogEndsRequest(chunk), timeout_s=_NEVER_S)
+                request = LogEndsRequest(chunk, with_strays=bool(question.everywhere))
+                answer, _ = await connection.call(request, timeout_s=_NEVER_S)
                 assert isinstance(answer, LogEndsResponse)
                 for each in answer.ends:
                     partition = TopicPartition(each.topic, each.partition)
-                    if partition in answers.ends:
-                        answers.ends[partition][broker.broker_id] = (each.leader_epoch, each.log_end_offset)
-                        latest = answers.leading.get(partition, NO_LEADER_EPOCH)
-                        answers.leading[partition] = max(latest, each.leads_in)
-                        if each.is_doubtful:
-                            answers.doubtful.setdefault(partition, set()).add(broker.broker_id)
+                    if each.is_stray or broker.broker_id not in question.replicas.get(partition, ()):
+                        _add_elsewhere(answers, question, broker.broker_id, each)
+                        continue
+                    answers.ends[partition][broker.broker_id] = (each.leader_epoch, each.log_end_offset)
+                    latest = answers.leading.get(partition, NO_LEADER_EPOCH)
+                    answers.leading[partition] = max(latest, each.leads_in)
+                    if each.is_doubtful:
+                        answers.doubtful.setdefault(partition, set()).add(broker.broker_id)
             answers.unanswered.discard(broker.broker_id)
         except (RpcError, ApiError) as error:
             _log.info("controller.log_ends_refused", broker=broker.broker_id, error=str(error))
         finally:
             if connection is not None:
                 connection.abort("asked")
+
+
+def _add_elsewhere(answers: LogEndAnswers, question: AskLogEnds, broker_id: BrokerId, log: rpc_messages.LogEnd) -> None:
+    """A log of another topic of that name does not count."""
+    partition = TopicPartition(log.topic, log.partition)
+    if log.topic_id == NO_TOPIC_ID or question.everywhere.get(partition) != log.topic_id:
+        return
+    logs = answers.elsewhere.setdefault(partition, {})
+    logs[broker_id] = max(logs.get(broker_id, NOTHING), (log.leader_epoch, log.log_end_offset))

@@ -83,6 +83,10 @@ class Storage(DeletionStorage):
         brokers, unusable = registered_brokers(ids, found)
         return brokers, malformed | unusable
 
+    async def known_brokers(self) -> list[BrokerId]:
+        """All that have ever started in this cluster, and were not unregistered."""
+        return paths.broker_ids(await self._children(paths.BROKER_STARTS, None))[0]
+
     async def _registration(self, path: str, watch: Watch) -> tuple[bytes, Stat] | None:
         try:
             return await self.read(lambda: self._zk.get(path, watch))

@@ -167,6 +167,15 @@ async def record_starts(coordinator: Coordinator, broker_id: BrokerId, number: i
         return
 
 
+async def forget_starts(coordinator: Coordinator, broker_id: BrokerId) -> bool:
+    """The broker is gone for good: nothing waits for it any more. False if it has never started. Raises the seam's errors."""
+    try:
+        await retrying(lambda: coordinator.delete(paths.broker_starts(broker_id)))
+    except NoNodeError:
+        return False
+    return True
+
+
 async def change_registration(
     coordinator: Coordinator, broker_id: BrokerId, change: Callable[[BrokerZnode], BrokerZnode]
 ) -> bool:

@@ -362,6 +362,10 @@ class Services(Protocol):
         """Choose these levels, which were checked. Raises ApiError, CoordinatorError."""
         ...
 
+    async def forget_broker(self, broker_id: BrokerId) -> bool:
+        """A broker that is not running is gone for good; False if it has never started. Raises CoordinatorError."""
+        ...
+
     async def known_everywhere(self, what: str) -> None:
         """Return when the live nodes act on the changes written before this call, or after a second. `what`: as in CatchUpRequest."""
         ...

@@ -17,8 +17,8 @@ from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
 from kafkalite.log.returning import Awaited
 from kafkalite.log.room import MIN_ROOM_BYTES
-from kafkalite.log.strays import Stray, describe_stray
-from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkalite.log.strays import Stray, StrayFiles, describe_stray
+from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
@@ -112,7 +112,7 @@ class DirFailures:
         failed = self._pool.failed(topic_partition)
         if failed is None:
             return None
-        return describe_stray(self._disk, failed.path)[0] if failed.log is None else failed.log.topic_id
+        return describe_stray(self._disk, failed.path).topic_id if failed.log is None else failed.log.topic_id
 
     def take_failed_away(self, topic_partition: TopicPartition, suffix: str, delay_ms: int = 0) -> TopicId | None:
         """Rename the failed log's directory; returns the id of its topic, None if there is no such log.
@@ -137,15 +137,16 @@ class DirFailures:
             self._pool.events.error_found(log_dir, failure)
             raise failure from error
         del log_dir.failed[topic_partition]
-        topic_id = NO_TOPIC_ID if failed.log is None else failed.log.topic_id
-        size = failed.size_bytes
-        if aside and failed.log is None:
-            topic_id, size = describe_stray(self._disk, aside)
+        files = StrayFiles(NO_TOPIC_ID, failed.size_bytes, NO_LEADER_EPOCH)
+        if failed.log is not None:
+            files = StrayFiles(failed.log.topic_id, failed.size_bytes, failed.log.latest_epoch)
+        elif aside:
+            files = describe_stray(self._disk, aside)
         if aside and suffix == STRAY_SUFFIX:
-            self._removals.keep(aside, topic_id, size)
+            self._removals.keep(aside, files)
         elif aside:
             self._removals.later(aside, delay_ms, is_dir=True)
-        return topic_id
+        return files.topic_id
 
     async def restore(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
         """A directory that was set aside becomes the partition's log again, unchanged.
@@ -153,6 +154,16 @@ class DirFailures:
         Raises:
             ApiError: KAFKA_STORAGE_ERROR; the partition has a log, or this one cannot be opened.
         """
+        self.put_back(stray, topic_partition, config)
+        log_dir = self._pool.dirs[stray.directory]
+        path = f"{log_dir.path}/{topic_partition}"
+        if topic_partition not in await self._reopening.check(log_dir, is_requested=True, only=topic_partition):
+            failed = log_dir.failed.get(topic_partition)
+            reason = "the directory went offline" if failed is None else failed.reason
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in place, but cannot be opened: {reason}")
+
+    def put_back(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
+        """As `restore`; the log is offline until it is opened, soon. Raises ApiError KAFKA_STORAGE_ERROR: the partition has a log."""
         log_dir = self._pool.dirs[stray.directory]
         known = self._pool.failed(topic_partition)
         path = f"{log_dir.path}/{topic_partition}"
@@ -170,10 +181,6 @@ class DirFailures:
         log_dir.doubts.logs.add(topic_partition)
         self._pool.offline_partitions[topic_partition] = log_dir.path
         _log.warning("stray.restored", path=stray.path, partition=str(topic_partition))
-        if topic_partition not in await self._reopening.check(log_dir, is_requested=True, only=topic_partition):
-            failed = log_dir.failed.get(topic_partition)
-            reason = "the directory went offline" if failed is None else failed.reason
-            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in place, but cannot be opened: {reason}")
 
     def set_leftover_aside(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
         """Rename an unknown directory that has the name of a log about to be made. It is kept. Raises OSError."""
@@ -181,7 +188,7 @@ class DirFailures:
         if self._disk.exists(path):
             aside = self._removals.name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
             self._disk.rename(path, aside)
-            self._removals.keep(aside, *describe_stray(self._disk, aside))
+            self._removals.keep(aside, describe_stray(self._disk, aside))
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
         """Why a replica that went offline cannot be recreated now; "" if it can."""

@@ -162,11 +162,12 @@ class LogManager:
         if topic_id is not None:
             self.removals.deletion_requested(topic_partition, topic_id)
 
-    def set_stray(self, topic_partition: TopicPartition) -> None:
-        """As `delete`, but keep the files under a name that says so; see `removals`. Raises StorageError."""
+    def set_stray(self, topic_partition: TopicPartition, *, is_later: bool = False) -> None:
+        """As `delete`, but keep the files under a name that says so, and whether they are later than ZooKeeper; see `removals`. Raises
+        StorageError."""
         log = self.pool.take(topic_partition)
         if log is not None:
-            self.removals.set_aside(log, STRAY_SUFFIX, 0)
+            self.removals.set_aside(log, STRAY_SUFFIX, 0, is_later=is_later)
         else:
             self.failures.take_failed_away(topic_partition, STRAY_SUFFIX)
 

@@ -33,6 +33,7 @@ from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
 from kafkalite.log.returning import Awaited
 from kafkalite.log.room import missing_room
+from kafkalite.log.strays import StrayFiles
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -177,7 +178,7 @@ class Opening:
         for name in names:
             if name.endswith(DELETE_SUFFIX):
                 self._removals.later(f"{log_dir.path}/{name}", 0, is_dir=True)
-        strays: list[tuple[str, TopicId, int]] = []
+        strays: list[tuple[str, StrayFiles]] = []
         await self._disk.run_blocking(
             lambda: strays.extend(self._removals.find_strays(log_dir.path, names)), log_dir.path
         )

@@ -16,7 +16,7 @@ from kafkalite.log.failures import is_shortage
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
-from kafkalite.log.strays import REQUESTED, Stray, describe_stray, is_requested, parse_name
+from kafkalite.log.strays import LATER, REQUESTED, Stray, StrayFiles, describe_stray, mark_of, parse_name
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -53,14 +53,15 @@ class Removals:
         #: Directories in which logs were set aside: a loss of power may still bring them back under their names.
         self._unsynced: dict[str, None] = {}
 
-    def set_aside(self, log: PartitionLog, suffix: str, delay_ms: int) -> None:
+    def set_aside(self, log: PartitionLog, suffix: str, delay_ms: int, *, is_later: bool = False) -> None:
         """Rename the log's directory. Raises StorageError.
 
         Args:
             delay_ms: until its files are removed; strays have their own rules.
+            is_later: see Stray.
         """
         log.close()
-        path = self.name_aside(log.directory, log.topic_partition, suffix)
+        path = self.name_aside(log.directory, log.topic_partition, suffix, mark=LATER if is_later else "")
         try:
             self._disk.rename(log.path, path)
         except OSError as error:
@@ -70,7 +71,7 @@ class Removals:
             raise failure from error
         self._unsynced[log.directory] = None
         if suffix == STRAY_SUFFIX:
-            self.keep(path, log.topic_id, log.size_bytes)
+            self.keep(path, StrayFiles(log.topic_id, log.size_bytes, log.latest_epoch))
         else:
             self.later(path, delay_ms, is_dir=True)
 
@@ -108,9 +109,18 @@ class Removals:
                 self._pool.events.error_found(log_dir, failure)
         return all_synced
 
-    def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:
+    def name_aside(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        suffix: str,
+        *,
+        mark: str = "",
+        since_ms: int | None = None,
+    ) -> str:
         self._names_given += 1
-        unique = f"{self._clock.wall_ms():016x}{self._names_given:016x}"
+        at = self._clock.wall_ms() if since_ms is None else since_ms
+        unique = f"{at:016x}{mark or '00000000'}{self._names_given:08x}"
         return f"{directory}/{set_aside_name(topic_partition, unique, suffix)}"
 
     def later(self, path: str, delay_ms: int, *, is_dir: bool) -> None:
@@ -210,12 +220,17 @@ class Removals:
         """All that were set aside, in directories that are online; sorted by path."""
         return [self._strays[path] for path in sorted(self._strays)]
 
+    def of(self, topic_partition: TopicPartition, topic_id: TopicId) -> list[Stray]:
+        """Those of this very partition that were not to be deleted, the most complete one first, as far as their epochs show."""
+        found = [stray for stray in self.strays() if stray.is_of(topic_partition, topic_id) and not stray.is_requested]
+        return sorted(found, key=lambda stray: -stray.latest_epoch)
+
     def overdue(self) -> list[Stray]:
         """Those that are kept although their delay is over: no other copy is known."""
         now = self._clock.monotonic()
         return [stray for stray in self.strays() if stray.due <= now and not self._may_go(stray)]
 
-    def keep(self, path: str, topic_id: TopicId, size_bytes: int) -> None:
+    def keep(self, path: str, files: StrayFiles) -> None:
         """A directory has been set aside, or was found so."""
         directory, _, name = path.rpartition("/")
         found = parse_name(name)
@@ -223,14 +238,16 @@ class Removals:
         tp, since_ms = found if found is not None else (TopicPartition(name, -1), now_ms)
         since_ms = min(since_ms, now_ms)  # a name of Kafka's has no time in it
         due = now + max(0, since_ms + self._stray_delay_ms - now_ms) / 1000
+        mark = mark_of(name)
         self._strays[path] = Stray(
-            directory, name, tp, topic_id, since_ms, size_bytes, due, is_requested=is_requested(name)
-        )
+            directory, name, tp, files.topic_id, since_ms, files.size_bytes, due, is_requested=mark == REQUESTED,
+            latest_epoch=files.latest_epoch, is_later=mark == LATER,
+        )  # fmt: skip
 
-    def find_strays(self, directory: str, names: Sequence[str]) -> list[tuple[str, TopicId, int]]:
+    def find_strays(self, directory: str, names: Sequence[str]) -> list[tuple[str, StrayFiles]]:
         """The facts that `keep` needs about the strays among `names`. In a thread."""
         paths = [f"{directory}/{name}" for name in names if name.endswith(STRAY_SUFFIX)]
-        return [(path, *describe_stray(self._disk, path)) for path in paths]
+        return [(path, describe_stray(self._disk, path)) for path in paths]
 
     def deletion_requested(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         """The partition is deleted here on request: its strays are removed when their delay is over. Raises StorageError."""
@@ -240,9 +257,9 @@ class Removals:
 
     def _mark_requested(self, stray: Stray) -> None:
         """By its name, durably after `sync`."""
-        self._names_given += 1
-        unique = f"{stray.since_ms:016x}{REQUESTED}{self._names_given:08x}"
-        path = f"{stray.directory}/{set_aside_name(stray.topic_partition, unique, STRAY_SUFFIX)}"
+        path = self.name_aside(
+            stray.directory, stray.topic_partition, STRAY_SUFFIX, mark=REQUESTED, since_ms=stray.since_ms
+        )
         log_dir = self._pool.dirs[stray.directory]
         try:
             self._disk.rename(stray.path, path)
@@ -252,7 +269,7 @@ class Removals:
             raise failure from error
         self._unsynced[stray.directory] = None
         del self._strays[stray.path]
-        self.keep(path, stray.topic_id, stray.size_bytes)
+        self.keep(path, StrayFiles(stray.topic_id, stray.size_bytes, stray.latest_epoch))
 
     def remove_stray(self, stray: Stray) -> None:
         """By order of an operator, soon."""

@@ -8,10 +8,12 @@ from kafkalite.env.seams import Disk
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log import checkpoints
 from kafkalite.log.log_dir import NAME_MAX, STRAY_SUFFIX
-from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
 
 #: In the name of a stray that is to be removed: the node that was commanded to may restart before, and nobody commands it again.
 REQUESTED = "de1e7ed0"
+#: In the name of a stray that had a later leader epoch than ZooKeeper: only then is it certain that ZooKeeper was restored from an earlier time.
+LATER = "1a7e51de"
 _STRAY = rf"^(.+)-(\d{{1,9}})\.([0-9a-f]{{16}})[0-9a-f]{{16}}{STRAY_SUFFIX}$"
 
 
@@ -30,6 +32,10 @@ class Stray:
     due: float
     #: The partition was deleted on request: no other copy is needed.
     is_requested: bool = False
+    #: Of its last record.
+    latest_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    #: Its records are later than what ZooKeeper knew of the partition: they are nowhere else, whatever the replicas say.
+    is_later: bool = False
 
     @property
     def path(self) -> str:
@@ -52,25 +58,38 @@ def parse_name(name: str) -> tuple[TopicPartition, int] | None:
     return (TopicPartition(found[1], int(found[2])), int(found[3], 16)) if found else None
 
 
-def is_requested(name: str) -> bool:
-    """Whether the name of a stray says that its partition was deleted on request."""
-    return name.endswith(STRAY_SUFFIX) and name[: -len(STRAY_SUFFIX)][-16:].startswith(REQUESTED)
+def mark_of(name: str) -> str:
+    """REQUESTED or LATER, if the name of a stray says so; otherwise digits."""
+    return name[: -len(STRAY_SUFFIX)][-16:-8] if name.endswith(STRAY_SUFFIX) else ""
 
 
-def describe_stray(disk: Disk, path: str) -> tuple[TopicId, int]:
-    """The topic's id and the bytes in a log's directory; unreadable files count as none. In a thread."""
-    topic_id, size = NO_TOPIC_ID, 0
+@dataclass(frozen=True, slots=True)
+class StrayFiles:
+    """What the files in a stray's directory say. `latest_epoch`: of the last record."""
+
+    topic_id: TopicId
+    size_bytes: int
+    latest_epoch: LeaderEpoch
+
+
+def describe_stray(disk: Disk, path: str) -> StrayFiles:
+    """Unreadable files count as none. In a thread."""
+    topic_id, size, latest_epoch = NO_TOPIC_ID, 0, NO_LEADER_EPOCH
     try:
         names = disk.listdir(path)
     except OSError:
-        return topic_id, size
+        return StrayFiles(topic_id, size, latest_epoch)
     for name in names:
         try:
             if name == checkpoints.PARTITION_METADATA:
                 topic_id = checkpoints.decode_partition_metadata(disk.read_file(f"{path}/{name}"))
+            if name == checkpoints.LEADER_EPOCHS and (
+                epochs := checkpoints.decode_epochs(disk.read_file(f"{path}/{name}"))
+            ):
+                latest_epoch = LeaderEpoch(epochs[-1][0])
             file = disk.open(f"{path}/{name}")
             size += file.size()
             file.close()
         except (OSError, checkpoints.MalformedCheckpoint):
             continue
-    return topic_id, size
+    return StrayFiles(topic_id, size, latest_epoch)

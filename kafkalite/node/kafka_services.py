@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
+from kafkalite.coordination.registration import forget_starts
 from kafkalite.coordination.topic_configs import FEATURES, GROUPS, TOPICS, read_entity, replace_entity, write_entity
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordinators.services import DelegationTokens, LogDirDescription, LogDirReplica, Rights
@@ -194,6 +195,9 @@ class NodeServices:
         coordinator = await self._node.zookeeper.ordering()
         changes = {name: str(level) for name, level in levels.items()}
         await write_entity(coordinator, FEATURES, paths.DEFAULT_ENTITY, changes)
+
+    async def forget_broker(self, broker_id: BrokerId) -> bool:
+        return await forget_starts(await self._node.zookeeper.ordering(), broker_id)
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         return self._node.settings.configs.entities(entity_type)

@@ -328,6 +328,8 @@ class ReplicaManager:
 
     def is_elsewhere(self, stray: Stray) -> bool:
         """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.decisions.strays)."""
+        if stray.is_later:
+            return False
         topic, number = stray.topic_partition
         key = stray.topic_partition
         if self.metadata.topic(topic) is None and stray.topic_id != NO_TOPIC_ID:
@@ -369,7 +371,24 @@ class ReplicaManager:
                 leader = None if hosted is None else hosted.leader
                 leads_in = NO_LEADER_EPOCH if leader is None else leader.leader_epoch
                 is_doubtful = self._logs.pool.is_doubtful(key)
-                ends.append(LogEnd(topic, number, log.latest_epoch, log.log_end_offset, leads_in, is_doubtful))
+                ends.append(
+                    LogEnd(
+                        topic,
+                        number,
+                        log.latest_epoch,
+                        log.log_end_offset,
+                        leads_in,
+                        is_doubtful,
+                        topic_id=log.topic_id,
+                    )
+                )
+        if request.with_strays:
+            asked = set(request.partitions)
+            ends += [
+                LogEnd(*stray.topic_partition, stray.latest_epoch, Offset(0), topic_id=stray.topic_id, is_stray=True)
+                for stray in self._logs.removals.strays()
+                if stray.topic_partition in asked and not stray.is_requested
+            ]
         return LogEndsResponse(tuple(ends))
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:

@@ -116,7 +116,8 @@ class Roles:
                 if partition.leader is None:
                     self._isr_keeper.report_epoch(partition, partition.leader_epoch)
                 return ErrorCode.STALE_CONTROLLER_EPOCH
-            if partition is not None and partition.storage_error is not None:
+            was_offline = partition is not None and partition.storage_error is not None
+            if partition is not None and was_offline:
                 partition = self._recreate(partition, state)
             if partition is None:
                 partition = self._start_replica(key, state)
@@ -145,7 +146,7 @@ class Roles:
             if state.topic_id != NO_TOPIC_ID and partition.log.latest_epoch > state.leader_epoch:
                 # It would cut records that may be committed.
                 return self._ask_for_later_epoch(partition, state)
-            self._become_follower(partition, state)
+            self._become_follower(partition, state, was_offline=was_offline)
             self._record_role(
                 partition, "replica.offline_leader" if state.leader == NO_LEADER else "replica.follows", cause
             )
@@ -181,6 +182,8 @@ class Roles:
             log = None
         mark = Offset(0)
         lost = self._offline_replicas.may_have_lost(key, state) if log is None else None
+        if log is None and lost is None and state.leader == NO_LEADER and not state.is_new:
+            lost = self._put_back_stray(key, state, config)
         if lost is not None:
             return self._host_offline(key, state, lost)
         if log is None:
@@ -198,6 +201,18 @@ class Roles:
         self._offline_replicas.forget(key)
         self._doubts.on_hosted(partition)
         return partition
+
+    def _put_back_stray(self, key: TopicPartition, state: PartitionState, config: TopicConfig) -> StorageError | None:
+        """The partition was given to this node again, and nobody leads: a log of it that was set aside here may be the most complete one. It comes
+        into service a moment later. None: there is none."""
+        for stray in self._logs.removals.of(key, state.topic_id)[:1]:
+            try:
+                self._logs.failures.put_back(stray, key, config)
+            except ApiError as error:
+                _log.error("replica.stray_not_put_back", partition=str(key), error=str(error))
+                return None
+            return StorageError(f"{key}: {stray.name} is its log again, and not opened yet", directory=stray.directory)
+        return None
 
     def _begins_again(self, partition: Partition, state: PartitionState) -> bool:
         """Whether the log is an older copy of a compacted one, and another replica, which is in sync, leads: it would never get the
@@ -350,7 +365,7 @@ class Roles:
         )
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
-    def _become_follower(self, partition: Partition, state: PartitionState) -> None:
+    def _become_follower(self, partition: Partition, state: PartitionState, *, was_offline: bool) -> None:
         if partition.leader is not None:
             # Producers and consumers that wait are refused with the next line, and the answer says who leads now (KIP-951).
             partition.leader_id, partition.leader_epoch = state.leader, state.leader_epoch
@@ -358,7 +373,8 @@ class Roles:
         self._take_state(partition, state)
         if state.leader == NO_LEADER:
             self._fetchers.stop(partition.topic_partition)
-            if self._identity()[0] in (*state.isr, *state.elr, *state.last_known_elr):
+            # After a loss, any replica may have the most: the controller has to know that this one is not offline any more.
+            if was_offline or self._identity()[0] in (*state.isr, *state.elr, *state.last_known_elr):
                 self._offline_replicas.can_lead(partition)
         else:
             self._fetchers.follow(partition, state.leader)

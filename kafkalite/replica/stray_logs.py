@@ -51,9 +51,9 @@ class StrayLogs:
         self._metadata = metadata
         self._identity = identity
         self._roles = roles
-        #: Why strays were left where they are, and which; empty if they were not.
+        #: Why strays were left where they are, and which, and whether they were served; empty if they were not.
         self._refusal = ""
-        self._refused: tuple[TopicPartition, ...] = ()
+        self._refused: dict[TopicPartition, bool] = {}
         #: Local replicas that the last complete list did not name, and whether it is known whose all logs are.
         self._left_out: set[TopicPartition] = set()
         self._is_classified = True
@@ -71,8 +71,12 @@ class StrayLogs:
 
     @property
     def refusal(self) -> str:
-        """Why strays were left where they are; "" if they were not, or the controller has had them deleted since."""
-        return self._refusal if any(self._logs.get(key) is not None for key in self._refused) else ""
+        """Why strays were left where they are; "" if they were not, or the controller has since had them deleted, or given them to this node."""
+        left = (
+            self._logs.get(key) is not None and (was_served or self._hosted.get(key) is None)
+            for key, was_served in self._refused.items()
+        )
+        return self._refusal if any(left) else ""
 
     @property
     def needs_classification(self) -> bool:
@@ -101,14 +105,23 @@ class StrayLogs:
             _log.error(
                 "replica.strays_refused", strays=len(classified.surplus), local=local, first=str(classified.surplus[0])
             )
-        self._refusal, self._refused = refusal, classified.surplus if refusal else ()
+        self._refusal = refusal
+        self._refused = {key: self._hosted.get(key) is not None for key in classified.surplus} if refusal else {}
         if not refusal:
-            await self._put_away(classified.surplus, self._logs.set_stray, "replica.stray")
+            await self._put_away(classified.surplus, self._set_surplus_aside, "replica.stray")
         await self._put_away(classified.replaced, self._logs.set_stray, "replica.stray")
         self._record_orphans({key: suspects[key] for key in classified.orphans})
         await self._put_away(classified.orphans, lambda key: None, "")
         self._left_out.clear()
         self._is_classified = True
+
+    def _set_surplus_aside(self, key: TopicPartition) -> None:
+        """Raises StorageError."""
+        log, state = self._logs.get(key), self._metadata.partition(key)
+        is_later = log is not None and state is not None and strays.is_later(log.topic_id, log.latest_epoch, state)
+        if is_later:
+            _log.error("replica.stray_is_later", partition=str(key))
+        self._logs.set_stray(key, is_later=is_later)
 
     def _record_orphans(self, orphans: dict[TopicPartition, TopicId]) -> None:
         if orphans.keys() - self._orphans.keys():

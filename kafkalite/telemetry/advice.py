@@ -117,6 +117,16 @@ ADVICE = {
         "start the missing brokers. If they are lost for good: with `admin config set --topic T unclean.leader.election.enable=true` the most "
         "complete of the others leads within seconds; committed records that only the missing ones have are lost",
     ),
+    "partition.records_elsewhere": Advice(
+        "nobody leads, so that nothing is written beside those records. ZooKeeper was probably restored from a copy that is older than a reassignment",
+        "reassign the partition to the named brokers (`admin reassign`): each takes its log into service again. If nobody leads then, "
+        "`admin elect --unclean` lets the most complete one lead. To give those records up, use `admin elect --unclean` without a reassignment",
+    ),
+    "partition.records_missing": Advice(
+        "nobody leads until the named brokers are back, because one of them may have the records",
+        "start the named brokers. If one is lost for good, unregister it (`UnregisterBroker` of any Kafka client), or give its records up with "
+        "`admin elect --unclean`",
+    ),
     "command.refused": Advice(
         "the controller repeats the command when the broker or the partition changes",
         "check that broker's log (replica.…) and disks; after a restart the controller sends all its commands again",

@@ -19,6 +19,8 @@ lack committed records, `1@7!` that they are gone, `1@7-` runs code that knows n
     restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
     refuses 2 t-0                           a broker refuses to lead: it may lack committed records
     ends t-0 1=5:100 2=6:40?                how far the logs of t-0 go, when they are asked (leader epoch:end; ?: it may lack records)
+    elsewhere t-0 3=9:100 | known-brokers 1,2,3    logs of t-0 on brokers that are no replicas; the brokers that have ever started
+    problems                                what an operator is told
     silent 2,3 | leads t-0 6                these brokers do not answer that question; a replica says that it leads in this epoch
     knows-epoch t-0 5                       a replica says that it knows this leader epoch, in which it has not led
     min-insync 2                            min.insync.replicas of all topics
@@ -106,6 +108,7 @@ from kafkalite.controller.decisions.events import (
     TopicsChanged,
     TopicsWritten,
 )
+from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.state import ControllerState, Leftover, Topic, Vanished
 from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
@@ -116,7 +119,6 @@ from kafkalite.model import (
     ControllerEpoch,
     LeaderAndIsr,
     LeaderEpoch,
-    Offset,
     PartitionEpoch,
     TopicId,
     TopicPartition,
@@ -124,6 +126,7 @@ from kafkalite.model import (
 from tests.datadriven.controller_words import (
     broker_of,
     command_text,
+    ends_of,
     ids_of,
     move_text,
     partition_of,
@@ -153,6 +156,8 @@ class Script:
         self.doubtful: dict[TopicPartition, set[BrokerId]] = {}
         self.leading: dict[TopicPartition, LeaderEpoch] = {}
         self.unanswered: frozenset[BrokerId] = frozenset()
+        self.elsewhere: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
+        self.known_brokers: frozenset[BrokerId] = frozenset()
         self.order: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.adds: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.removals: dict[TopicPartition, PartitionRemoval] = {}
@@ -210,14 +215,16 @@ class Script:
             case "min-insync":
                 self.min_insync = int(words[0])
             case "ends":
-                said = {name: value.rstrip("?").split(":") for name, value in options.items()}
                 self.doubtful[partition_of(words[0])] = {
                     BrokerId(int(name)) for name, value in options.items() if value.endswith("?")
                 }
-                self.ends[partition_of(words[0])] = {
-                    BrokerId(int(name)): (LeaderEpoch(int(epoch)), Offset(int(end)))
-                    for name, (epoch, end) in said.items()
-                }
+                self.ends[partition_of(words[0])] = ends_of(options)
+            case "elsewhere":
+                self.elsewhere[partition_of(words[0])] = ends_of(options)
+            case "known-brokers":
+                self.known_brokers = frozenset(ids_of(words[0]))
+            case "problems":
+                self.output += [f"problem {what} {detail}" for what, _, detail in find_problems(self.state, {}, {})]
             case "refuses":
                 info = broker_of(words[0])
                 self.handle(ReplicasDoubtful(info.broker_id, info.broker_epoch, tuple(map(partition_of, words[1:]))))
@@ -332,14 +339,27 @@ class Script:
             case ReadStates(partitions, purpose, chunk):
                 say(f"read {' '.join(map(str, partitions))}")
                 return self._read(partitions, purpose, chunk)
-            case AskLogEnds(replicas, purpose, chunk):
-                say("ask " + " ".join(f"{each}:{','.join(map(str, replicas[each]))}" for each in replicas))
-                ends = {each: self.ends.get(each, {}) for each in replicas}
+            case AskLogEnds(replicas, purpose, chunk, everywhere):
+                asked = [
+                    f"{each}:{','.join(map(str, replicas[each]))}{'+' if each in everywhere else ''}"
+                    for each in replicas
+                ]
+                say("ask " + " ".join(asked))
+                live = self.state.brokers
+                ends = {
+                    each: {id_: end for id_, end in self.ends.get(each, {}).items() if id_ in replicas[each]}
+                    for each in replicas
+                }
+                elsewhere = {
+                    each: {id_: end for id_, end in self.elsewhere.get(each, {}).items() if id_ in live}
+                    for each in everywhere
+                }
                 read = self._read(tuple(replicas), purpose, chunk)
                 leading = dict(self.leading)
                 return dataclasses.replace(
-                    read, log_ends=ends, leading=leading, unanswered=self.unanswered, doubtful=self.doubtful
-                )
+                    read, log_ends=ends, leading=leading, unanswered=self.unanswered, doubtful=self.doubtful,
+                    elsewhere=elsewhere, known_brokers=self.known_brokers if everywhere else frozenset(),
+                )  # fmt: skip
             case WriteStates():
                 return self._write(effect)
             case CountLosses(partitions):

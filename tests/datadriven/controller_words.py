@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from kafkalite.controller.decisions.eligible import LogEnd
 from kafkalite.controller.decisions.state import Topic
 from kafkalite.model import (
     NO_TOPIC_ID,
@@ -14,6 +15,7 @@ from kafkalite.model import (
     Endpoint,
     LeaderAndIsr,
     LeaderEpoch,
+    Offset,
     PartitionEpoch,
     TopicId,
     TopicPartition,
@@ -40,6 +42,15 @@ def broker_of(text: str, partitions: frozenset[TopicPartition] = frozenset()) ->
 
 def ids_of(text: str) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(int(each)) for each in text.split(","))
+
+
+def ends_of(options: Mapping[str, str]) -> dict[BrokerId, LogEnd]:
+    """2=6:40? is leader epoch 6, end 40; the question mark says something else."""
+    found = {}
+    for name, value in options.items():
+        epoch, end = value.rstrip("?").split(":")
+        found[BrokerId(int(name))] = (LeaderEpoch(int(epoch)), Offset(int(end)))
+    return found
 
 
 def topic_of(name: str, replicas: str) -> Topic:

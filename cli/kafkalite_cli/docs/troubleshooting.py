@@ -25,6 +25,8 @@ MEANS = {
     "disk.full": "A log directory has too little free space.",
     "disk.strays": "Directories that were set aside are older than `stray.delete.delay.ms`, and their records are not known to be elsewhere.",
     "command.unanswered": "The controller sent a command to a broker and has no response.",
+    "partition.records_elsewhere": "No replica of a partition has its records, and other brokers have them: ZooKeeper was restored from a copy older than a reassignment.",
+    "partition.records_missing": "All replicas of a partition have lost their logs, and some brokers that may have its records are not there.",
     "state.put_back": "A partition's znode is from an earlier time than what its replicas know: ZooKeeper was restored from a backup.",
     "command.refused": "A broker refused a command of the controller.",
     "znode.malformed": "A znode holds bytes that nodes would not write.",

@@ -6,6 +6,7 @@ The end of an effect is an event (kafkalite.controller.decisions.events): each s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from kafkalite.controller.decisions.events import Event, Purpose, TopicChange
 from kafkalite.controller.decisions.state import ControllerState, Vanished
@@ -53,11 +54,12 @@ class CountLosses:
 @dataclass(frozen=True, slots=True)
 class AskLogEnds:
     """Ask these replicas for their log ends, for a bounded time, then read the states again; ends as StatesRead with their
-    answers."""
+    answers. `everywhere`: all other live brokers are asked, too, for logs of these topics' partitions that no replica has."""
 
     replicas: Mapping[TopicPartition, tuple[BrokerId, ...]]
     purpose: Purpose
     chunk: int = 500
+    everywhere: Mapping[TopicPartition, TopicId] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

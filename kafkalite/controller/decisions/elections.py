@@ -156,13 +156,16 @@ def after_loss(
     live: Collection[BrokerId],
     leaving: Collection[BrokerId],
     epoch: ControllerEpoch,
-    log_ends: Mapping[BrokerId, LogEnd] | None,
+    log_ends: Mapping[BrokerId, LogEnd],
 ) -> LeaderAndIsr | None:
-    """All replicas that were in sync or eligible have come back, and may lack committed records: the most complete one leads.
+    """All replicas that were in sync or eligible have come back, and may lack committed records: the most complete one leads, of all replicas.
+    (One that was outside of the ISR has more than one whose disk was replaced.)
 
     It leads alone: the others join the ISR when they have caught up.
     """
-    candidates = _by_preference(known_members(replicas, state), live, leaving)
+    members = known_members(replicas, state)
+    others = [replica for replica in replicas if replica not in members and replica in log_ends]
+    candidates = [*_by_preference(members, live, leaving), *_by_preference(others, live, leaving)]
     if not candidates:
         return None
     leader = by_completeness(candidates, log_ends)[0]

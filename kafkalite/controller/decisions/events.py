@@ -377,7 +377,8 @@ class StatesRead:
     `modified`: the transaction (zxid) that wrote a state last; a broker whose epoch is larger has registered since.
     `malformed`: those that cannot be read, by partition. `min_insync`: min.insync.replicas by topic. `log_ends`: the
     log ends that replicas have reported, None if none was asked; `leading`: the latest leader epoch in which one of them says that it
-    leads; `unanswered`: the brokers that were asked and did not answer; `doubtful`: those that say that theirs may lack committed records.
+    leads; `unanswered`: the brokers that were asked and did not answer; `doubtful`: those that say that theirs may lack committed records;
+    `elsewhere`: logs of these partitions that other brokers have, and that are no replicas; `known_brokers`: all that have ever started.
     """
 
     states: Mapping[TopicPartition, LeaderAndIsr | None]
@@ -391,6 +392,8 @@ class StatesRead:
     leading: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
     unanswered: frozenset[BrokerId] = frozenset()
     doubtful: Mapping[TopicPartition, Collection[BrokerId]] = field(default_factory=dict)
+    elsewhere: Mapping[TopicPartition, Mapping[BrokerId, LogEnd]] = field(default_factory=dict)
+    known_brokers: frozenset[BrokerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from kafkalite.controller.decisions import elections, restarts, vanished
-from kafkalite.controller.decisions.eligible import NOTHING, KnownReplicas, carried, members, without_doubtful
+from kafkalite.controller.decisions.eligible import NOTHING, KnownReplicas, LogEnd, carried, members, without_doubtful
 from kafkalite.controller.decisions.events import (
     BeginDraining,
     ControlledShutdown,
@@ -15,7 +15,7 @@ from kafkalite.controller.decisions.events import (
     Restart,
     StatesRead,
 )
-from kafkalite.controller.decisions.state import ControllerState
+from kafkalite.controller.decisions.state import ControllerState, Elsewhere
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, Replicas, TopicPartition
 
@@ -24,12 +24,14 @@ from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, 
 class Choice:
     """What a partition's state should be; None: as it is.
 
-    ask: these replicas are asked for their log ends first. `accepts_loss`: the leader may lack committed records. `doubtful`: the partition
-    waits for what these, which may lack committed records, have.
+    ask: these replicas are asked for their log ends first; `asks_everywhere`: all other brokers, too, for logs of it. `accepts_loss`: the leader may
+    lack committed records. `doubtful`: the partition waits for what these, which may lack committed records, have; or for what is `elsewhere`.
     """
 
     state: LeaderAndIsr | None = None
     ask: tuple[BrokerId, ...] = ()
+    asks_everywhere: bool = False
+    elsewhere: Elsewhere | None = None
     accepts_loss: bool = False
     doubtful: frozenset[BrokerId] = frozenset()
 
@@ -155,20 +157,42 @@ class LeaderChoice:
     def _after_doubt(self) -> Choice | None:
         """No replica is left that surely has every committed record; None: none that had them once is alive."""
         complete_once = elections.known_members(self._replicas, self._found)
-        asked = tuple(id_ for id_ in complete_once if id_ in self._state.brokers)
-        if self._log_ends is None and len(asked) > 1:
-            return Choice(ask=asked)
-        candidates = [id_ for id_ in complete_once if id_ in self._live]
+        asked = [id_ for id_ in complete_once if id_ in self._state.brokers]
+        if self._log_ends is None and asked:
+            ask = tuple(id_ for id_ in self._replicas if id_ in self._state.brokers)
+            return Choice(ask=ask, asks_everywhere=not self._is_unclean)
+        ends = self._log_ends or {}
+        if len(asked) == 1 and not ends:  # it runs older code, perhaps, and nobody else has answered
+            ends = {asked[0]: NOTHING}
         # A replica that is offline for the controller may be back with more than it is chosen by; or it knows that it has nothing.
-        ends = dict.fromkeys(candidates, NOTHING) if self._log_ends is None else self._log_ends
-        heard = [id_ for id_, end in ends.items() if id_ in self._live or end == NOTHING]
-        if not self._is_unclean and self._unknown({*self._doubtful, *complete_once}, heard):
-            waiting = elections.without_leader(self._found, self._state.epoch)
-            return Choice(waiting, doubtful=frozenset(self._doubtful))
-        chosen = elections.after_loss(
-            self._replicas, self._found, self._live, self._leaving, self._state.epoch, self._log_ends
-        )
+        heard = {id_: end for id_, end in ends.items() if id_ in self._live or end == NOTHING}
+        if not self._is_unclean:
+            waiting = Choice(
+                elections.without_leader(self._found, self._state.epoch), doubtful=frozenset(self._doubtful)
+            )
+            if self._unknown({*self._doubtful, *complete_once}, heard):
+                return waiting
+            elsewhere = self._elsewhere(heard)
+            if elsewhere is not None:
+                return dataclasses.replace(waiting, elsewhere=elsewhere)
+        chosen = elections.after_loss(self._replicas, self._found, self._live, self._leaving, self._state.epoch, ends)
         return None if chosen is None else Choice(chosen, accepts_loss=True)
+
+    def _elsewhere(self, heard: Mapping[BrokerId, LogEnd]) -> Elsewhere | None:
+        """Who may have more than the replicas that were heard; None: nobody. If those that were in sync have nothing at all, all replicas are
+        waited for; if no replica has anything, all brokers: the one that has the records may be the last one to start."""
+        most = max(heard.values(), default=NOTHING)
+        logs = self._event.elsewhere.get(self._partition, {})
+        holders = sorted(id_ for id_, end in logs.items() if end > most)
+        awaited: set[BrokerId] = set()
+        if all(heard.get(id_, NOTHING) <= NOTHING for id_ in elections.known_members(self._replicas, self._found)):
+            awaited.update(self._replicas)
+        if most <= NOTHING:
+            answered = self._state.brokers.keys() - self._event.unanswered - set(self._replicas)
+            awaited |= {*self._event.known_brokers, *self._state.brokers} - answered
+        awaited -= {id_ for id_, each in self._state.registered() if not each.keeps_elr}
+        silent = self._unknown(sorted(awaited), heard)
+        return Elsewhere(tuple(holders), tuple(silent)) if holders or silent else None
 
     def _usable(self, kept: LeaderAndIsr) -> tuple[Collection[BrokerId], Collection[BrokerId]]:
         """The live brokers that may be chosen, and those that have restarted, without what was dropped from the state as doubtful."""

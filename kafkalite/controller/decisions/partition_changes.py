@@ -39,11 +39,11 @@ from kafkalite.controller.decisions.events import (
 from kafkalite.controller.decisions.leader_choice import Choice, LeaderChoice, first_state
 from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.reassignments import advance_on
-from kafkalite.controller.decisions.state import ControllerState
+from kafkalite.controller.decisions.state import ControllerState, Elsewhere
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, LeaderEpoch, Replicas, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, LeaderEpoch, Replicas, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
 
 
@@ -111,6 +111,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     state = restarts.forget_recovered(state, event)
     decided: dict[TopicPartition, _Decided] = {}
     asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    everywhere: dict[TopicPartition, TopicId] = {}
     for partition in sorted(event.states):
         replicas = state.replicas(partition)
         if replicas is None:
@@ -119,6 +120,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         effects += one.notes
         if one.choice.ask:
             asking[partition] = one.choice.ask
+            if one.choice.asks_everywhere:
+                everywhere[partition] = state.topics[partition.topic].topic_id
         else:
             decided[partition] = one
             effects += _skipped(partition, replicas, one, event.purpose)
@@ -136,6 +139,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
         accepted_loss=_accepted_losses(state, decided),
         doubts=_doubts(state, decided),
+        elsewhere=_elsewhere(state, decided),
     )
     # An elected epoch begins with INIT commands, which carry everything at once.
     is_announced = not isinstance(event.purpose, ControllerElected)
@@ -150,7 +154,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         # The purpose is fulfilled when these are decided, too; nothing else waits for their answers.
         if writes:
             effects.append(WriteStates(writes, Repair(), event.chunk))
-        return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk)]
+        return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk, everywhere)]
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk)]
     return state, effects + _finished(state, event.purpose, reported=bool(commands))
@@ -214,6 +218,15 @@ def _doubts(
             # The state is newer than their registrations, or others may write it.
             doubts[partition] = dict.fromkeys(one.choice.doubtful, now.leader_epoch)
     return doubts
+
+
+def _elsewhere(
+    state: ControllerState, decided: Mapping[TopicPartition, _Decided]
+) -> Mapping[TopicPartition, Elsewhere]:
+    found = {partition: one.choice.elsewhere for partition, one in decided.items() if one.choice.elsewhere is not None}
+    if not found and state.elsewhere.keys().isdisjoint(decided):
+        return state.elsewhere
+    return {**{partition: each for partition, each in state.elsewhere.items() if partition not in decided}, **found}
 
 
 def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:

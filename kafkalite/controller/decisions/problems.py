@@ -29,6 +29,7 @@ def find_problems(
     return [
         *(("znode.malformed", path, f"{path}: {reason}; left alone") for path, reason in malformed),
         *_offline(state),
+        *_elsewhere(state),
         *_earlier_states(state),
         *_deletions(state),
         *_removals(state),
@@ -61,6 +62,21 @@ def _offline(state: ControllerState) -> Iterator[Problem]:
         yield ("partition.offline", subject, detail)
     if len(offline) > MAX_NAMED:
         yield ("partition.offline", "", f"{number_of(len(offline) - MAX_NAMED, 'more partition')} without a leader")
+
+
+def _elsewhere(state: ControllerState) -> Iterator[Problem]:
+    """Partitions that wait because their records may be on other brokers than their replicas'."""
+    for partition, each in sorted(state.elsewhere.items())[:MAX_NAMED]:
+        nobody = f"no replica of {partition} has a record of it any more"
+        if each.holders:
+            detail = f"brokers {list(each.holders)}, which are no replicas of {partition} according to ZooKeeper, have more of its records than its replicas"
+            yield ("partition.records_elsewhere", str(partition), detail)
+        else:
+            yield (
+                "partition.records_missing",
+                str(partition),
+                f"{nobody}; brokers {list(each.silent)} have not said whether they have",
+            )
 
 
 def _earlier_states(state: ControllerState) -> Iterator[Problem]:

@@ -251,7 +251,7 @@ class _MovingPartition:
         """(AR, move, state or None if it stays); None while there is nothing to do but wait."""
         move = self.move
         if self.found.leader not in self.live:
-            return None  # offline; KIP-435 waits while the ISR is empty
+            return self._take_back()  # offline; KIP-435 waits while the ISR is empty
         left = tuple(self._undropped())
         if any(_is_awaited(self.state, self.partition, broker) for broker in left):
             return None
@@ -262,6 +262,16 @@ class _MovingPartition:
         if move.step:
             return self._finish(advance) if self._may_finish(advance) else None
         return self._start(advance, budget)
+
+    def _take_back(self) -> Outcome | None:
+        """Nobody leads because brokers that are no replicas have the records: those of them that the move names become replicas at once, and their
+        logs count when a leader is chosen."""
+        elsewhere = self.state.elsewhere.get(self.partition)
+        holders = () if elsewhere is None else elsewhere.holders
+        back = [each for each in self.move.target if each in holders and each not in self.replicas]
+        if not back:
+            return None
+        return (*back, *self.replicas), self.move, None
 
     def _start(self, advance: Advance, budget: _Budget) -> Outcome | None:
         move = self.move

@@ -121,6 +121,16 @@ class Vanished:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where records of a partition may be of which no replica has one: ZooKeeper was restored from a time before its reassignment, or all its
+    replicas have lost their disks. `holders`: live brokers with a log of it, and no replica. `silent`: replicas, and brokers that have
+    started in this cluster once, that have not said whether they have one."""
+
+    holders: tuple[BrokerId, ...] = ()
+    silent: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerState:
     """One elected epoch.
 
@@ -146,6 +156,8 @@ class ControllerState:
     doubts: Mapping[TopicPartition, Mapping[BrokerId, LeaderEpoch]] = field(default_factory=dict)
     #: Partition -> the leader epoch whose leader was chosen though it may lack committed records.
     accepted_loss: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
+    #: Partitions without a leader whose records may be elsewhere.
+    elsewhere: Mapping[TopicPartition, Elsewhere] = field(default_factory=dict)
     #: Partition -> the leader epoch that its replicas know though its znode has an earlier one (vanished.py).
     later_epochs: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
     #: What that request limits itself to, beside the cluster's limits.
@@ -178,6 +190,7 @@ class ControllerState:
             offline_replicas=rest(self.offline_replicas),
             doubts=rest(self.doubts),
             accepted_loss=rest(self.accepted_loss),
+            elsewhere=rest(self.elsewhere),
             later_epochs=rest(self.later_epochs),
         )
 

@@ -58,7 +58,16 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             renewed |= {(partition, broker) for broker in {*already} ^ {*wanted}}
         staying = [each for each in change.partitions if each not in change.removed and each not in change.added]
         for partition in staying:
-            if partition in partitions and is_announced_again(before, now, partition.partition):
+            if (
+                partition in partitions
+                and partition not in change.states
+                and _has_grown(before, now, partition.partition)
+            ):
+                changes[partition] = (
+                    None,
+                    partitions[partition],
+                )  # those that have the records take their logs into service
+            elif partition in partitions and is_announced_again(before, now, partition.partition):
                 changes.setdefault(partition, (partitions[partition], partitions[partition]))
             effects += _progress(partition, before, now)
         throttled += [
@@ -82,6 +91,10 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
     if event.failed:
         effects.append(RereadTopics(event.failed))
     return state, [*effects, AdvanceReassignments()]
+
+
+def _has_grown(before: Topic, now: Topic, number: int) -> bool:
+    return not set(now.assignment.get(number, ())).issubset(before.assignment.get(number, ()))
 
 
 def _dropping(topic: Topic, partition: TopicPartition) -> Replicas:

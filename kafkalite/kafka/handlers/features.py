@@ -78,7 +78,7 @@ class FeatureHandlers:
     async def unregister(
         self, request: Request, message: wire.UnregisterBrokerRequest
     ) -> wire.UnregisterBrokerResponse:
-        """Forget a broker that is gone for good: its own settings go.
+        """Forget a broker that is gone for good: its own settings go, and no partition waits for what it may have.
 
         A registration here is a znode that lasts as long as the broker's session, so a live broker must be stopped
         first. One that still has replicas is refused: they are moved with a reassignment.
@@ -91,9 +91,10 @@ class FeatureHandlers:
             text = f"broker {broker_id} still has replicas of {held} partitions; move them to other brokers first"
             raise api_error(ErrorCode.INVALID_REQUEST, text)
         settings = await self._services.entity_overrides(BROKERS, str(broker_id))
-        if not settings:
+        has_started = await self._services.forget_broker(broker_id)
+        if not settings and not has_started:
             raise api_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is nothing known of a broker {broker_id}")
-        if not await self._services.replace_entity_overrides(BROKERS, str(broker_id), settings, {}):
+        if settings and not await self._services.replace_entity_overrides(BROKERS, str(broker_id), settings, {}):
             raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"the settings of broker {broker_id} are being changed")
         await self._services.known_everywhere(SETTINGS)
         return wire.UnregisterBrokerResponse(error_message=None)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from kafkalite.coordination.topic_znodes import TopicZnode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import PartitionState
 
 
@@ -80,6 +80,16 @@ def is_elsewhere(
     if broker_id in state.replicas:
         return is_sound_here and broker_id in state.isr and others >= 1
     return others >= min(2, len(state.replicas))
+
+
+def is_later(topic_id: TopicId, latest_epoch: LeaderEpoch, state: PartitionState) -> bool:
+    """Whether a log that was given to other brokers has records of a later leader epoch than the partition: ZooKeeper was restored from a time
+    before the partition came here. Leader epochs never go back otherwise. Later elections will hide this."""
+    return (
+        NO_TOPIC_ID not in (topic_id, state.topic_id)
+        and topic_id == state.topic_id
+        and latest_epoch > state.leader_epoch
+    )
 
 
 def is_other(own: str, other: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, NO_OFFSET, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from kafkalite.model import NO_LEADER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from kafkalite.rpc.messages.base import Message, kind
 
 
@@ -80,15 +80,17 @@ class ReplicaFetchWake(Message):
 @dataclass(frozen=True, slots=True)
 class LogEndsRequest(Message):
     """The ends of the logs of these partitions (topic, number). The controller asks before it chooses a leader that may lack committed
-    records."""
+    records. `with_strays`: logs that were set aside (-stray) are listed, too."""
 
     partitions: tuple[tuple[str, int], ...]
+    with_strays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """`leader_epoch`: of the last record, -1 if there is none. `leads_in`: the leader epoch in which this replica leads, -1 if it does not.
-    `is_doubtful`: the log may lack committed records (ADR 16)."""
+    `is_doubtful`: the log may lack committed records (ADR 16). `topic_id`: of the log; "" from older nodes. `is_stray`: it was set aside, and where
+    it ends is not known: 0."""
 
     topic: str
     partition: int
@@ -96,6 +98,8 @@ class LogEnd:
     log_end_offset: Offset
     leads_in: LeaderEpoch = NO_LEADER_EPOCH
     is_doubtful: bool = False
+    topic_id: TopicId = NO_TOPIC_ID
+    is_stray: bool = False
 
 
 @kind(27)

@@ -96,6 +96,8 @@ class MemoryServices:
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.features_written_at = -1
+        #: Brokers that have ever started.
+        self.started: set[BrokerId] = set()
         #: Type of the entity -> name -> settings.
         self.settings: defaultdict[str, dict[str, dict[str, str]]] = defaultdict(dict)
         #: What only a controller can do: the requests that came, and by class the answer that the next one gets.
@@ -270,6 +272,11 @@ class MemoryServices:
         held = self.settings[FEATURES].setdefault("", {})
         self.features_written_at = self.features().epoch + 1
         held |= {name: str(level) for name, level in levels.items()}
+
+    async def forget_broker(self, broker_id: BrokerId) -> bool:
+        was_known = broker_id in self.started
+        self.started.discard(broker_id)
+        return was_known
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         return {name: held for name, held in self.settings[entity_type].items() if held}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,8 +135,9 @@ class Cluster:
         *,
         log_ends: tuple[LogEnd, ...] | None = None,
         knows_epoch: bool = True,
+        missing: Iterable[TopicPartition] = (),
     ) -> FakeBroker:
-        """Listen, then register; an earlier life of it is gone. Without `log_ends` it does not know that question.
+        """Listen, then register; an earlier life of it is gone. Without `log_ends` it does not know that question. Its logs of `missing` are gone.
 
         Without `knows_epoch` ZooKeeper's answer to the registration has not arrived: `learn_epoch` lets it arrive.
         """
@@ -160,7 +161,7 @@ class Cluster:
         endpoint = await server.start("127.0.0.1", 0)
         broker.coordinator = await self.connect(f"broker-{number}")
         value = broker_znodes.BrokerZnode(
-            host="127.0.0.1", port=9092, rpc=Endpoint("127.0.0.1", endpoint.port), rack=rack
+            host="127.0.0.1", port=9092, rpc=Endpoint("127.0.0.1", endpoint.port), rack=rack, missing=frozenset(missing)
         )
         _, stat = await broker.coordinator.create(
             paths.broker(broker_id), broker_znodes.encode_broker(value), ephemeral=True

@@ -12,8 +12,8 @@ from kafkalite.config import TopicConfig
 from kafkalite.controller.decisions import partition_changes
 from kafkalite.controller.decisions.effects import Decision
 from kafkalite.controller.decisions.events import StatesRead
-from kafkalite.controller.decisions.state import ControllerState
-from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.controller.decisions.state import ControllerState, Elsewhere
+from kafkalite.model import NO_LEADER, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.replication import LogEnd
 from tests.support.waiting import until
@@ -135,3 +135,19 @@ async def test_the_decision_hears_which_logs_may_lack_records(
     await cluster.start_broker(3)
     assert await _elected(cluster) == (2, (2,), 5)
     assert [event.doubtful for event in heard if event.log_ends] == [{T0: {2}}]
+
+
+@pytest.mark.checklist("F14")
+async def test_all_brokers_are_asked_before_a_partition_begins_again_empty(cluster: Cluster) -> None:
+    """Its replicas have no log any more; a broker that ZooKeeper does not name has one of this topic, another one of an earlier topic."""
+    cluster.create_topic("t", {0: (1,)})
+    cluster.put_state(T0, 1, (1,), leader_epoch=4)
+    other = replace(*end(9, 0), topic_id=TopicId("A" * 22), is_stray=True)
+    await cluster.start_broker(1, log_ends=end(-1, 0), missing=(T0,))
+    await cluster.start_broker(2, log_ends=(other,))
+    await cluster.start_broker(3, log_ends=(other, replace(*end(7, 0), topic_id=TopicId("id-t"), is_stray=True)))
+    controller = await cluster.start_controller(1)
+    await until(lambda: controller.state is not None and T0 in controller.state.elsewhere)
+    assert controller.state is not None
+    assert controller.state.elsewhere[T0] == Elsewhere((BrokerId(3),), ())
+    assert (cluster.leader_and_isr("t") or (0,))[0] == NO_LEADER

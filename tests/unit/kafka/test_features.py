@@ -106,6 +106,9 @@ async def test_a_broker_that_is_gone_is_forgotten(broker: Broker) -> None:
     broker.services.settings[BROKERS]["7"] = {"num.replica.fetchers": "2"}
     assert await code(7) == 0
     assert not broker.services.settings[BROKERS]["7"]
+    broker.services.started.add(BrokerId(7))
+    assert await code(7) == 0
+    assert await code(7) == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 async def test_a_broker_that_has_just_stopped_is_forgotten(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

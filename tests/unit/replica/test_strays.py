@@ -9,7 +9,10 @@ from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
 from kafkalite.errors import ErrorCode, StorageError
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicPartition
+from kafkalite.rpc.messages.control import PartitionState, UpdateMetadataRequest
+from kafkalite.rpc.messages.replication import LogEndsRequest
+from tests.support.logs import batch
 from tests.unit.replica.conftest import CLUSTER_ID, TOPIC_ID
 
 KEYS = [TopicPartition("t", number) for number in range(4)]
@@ -125,3 +128,40 @@ async def test_strays_that_were_too_many_are_no_problem_when_the_controller_has_
         assert is_reported()
         assert (await cluster.stop_replica(1, key, epoch=0, delete=True)).partitions == ()
     assert not is_reported()
+
+
+@pytest.mark.checklist("F19")
+@pytest.mark.parametrize(("state_epoch", "is_later"), [(0, False), (-1, True)])
+async def test_a_stray_that_is_later_than_zookeeper_is_kept(two_disks, state_epoch, is_later):
+    """ZooKeeper was restored from before the reassignment that gave the partition to this node: replicas with an older log seem to have all
+    that is here. That cannot be seen any more after some elections, so the name says it, through a restart, too."""
+    cluster, node, directory, away = two_disks
+    await back(node, directory)
+    log = node.logs.get(away[0])
+    log.take_topic_id(TOPIC_ID)
+    log.append_as_follower(batch(["a"], leader_epoch=0))
+    others = {key.partition: (BrokerId(2), BrokerId(3)) for key in KEYS}
+    cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, others))))
+    state = PartitionState(
+        *away[0], TOPIC_ID, ControllerEpoch(1), BrokerId(2), LeaderEpoch(state_epoch), (BrokerId(2), BrokerId(3)),
+        PartitionEpoch(1), (BrokerId(2), BrokerId(3)),
+    )  # fmt: skip
+    node.manager.metadata.apply(
+        UpdateMetadataRequest(
+            BrokerId(2), ControllerEpoch(9), BrokerEpoch(1), brokers=(), partitions=(state,), is_full=False
+        )
+    )
+    assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=False)
+    [stray] = node.logs.removals.of(away[0], TOPIC_ID)
+    assert (stray.is_later, stray.latest_epoch) == (is_later, 0)
+    live = {BrokerId(2): BrokerEpoch(1), BrokerId(3): BrokerEpoch(1)}
+    node.manager.metadata.broker_epochs.update(live)
+    assert node.manager.is_elsewhere(stray) is not is_later
+    node.logs.removals.forget_stray(stray)
+    [(path, files)] = node.logs.removals.find_strays(directory, [stray.name])
+    node.logs.removals.keep(path, files)
+    assert node.logs.removals.strays()[0].is_later is is_later
+    asked = LogEndsRequest(((away[0].topic, away[0].partition),), with_strays=True)
+    assert [(end.leader_epoch, end.topic_id) for end in node.manager.log_ends(asked).ends if end.is_stray] == [
+        (0, TOPIC_ID)
+    ]

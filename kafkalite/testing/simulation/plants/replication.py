@@ -33,8 +33,8 @@ def truncate_to_the_high_watermark(patch: Patch) -> None:
     """Invariant F1: a follower cuts its log at its high watermark, which lags behind what is committed."""
     become_follower = Roles._become_follower
 
-    def planted(self: Roles, partition: Any, state: Any) -> None:
-        become_follower(self, partition, state)
+    def planted(self: Roles, partition: Any, state: Any, *, was_offline: bool) -> None:
+        become_follower(self, partition, state, was_offline=was_offline)
         if partition.log.log_end_offset > partition.follower_high_watermark:
             partition.log.truncate_to(partition.follower_high_watermark)
 

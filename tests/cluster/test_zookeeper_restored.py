@@ -1,0 +1,134 @@
+"""ZooKeeper is restored from a copy that is older than a reassignment, while no node runs: the records are on brokers that are no replicas then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import EARLIEST, Consumer
+from kafkalite.client.producer import Producer
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.testing.processes import ProcessCluster
+from tests.cluster.test_reassignment import kafkalite
+
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
+
+T0 = TopicPartition("t", 0)
+SETTINGS = {
+    "zookeeper.session.timeout.ms": 6_000,
+    "min.insync.replicas": 2,
+    # Nothing is to be kept by the delay.
+    "stray.delete.delay.ms": 0,
+    "file.delete.delay.ms": 0,
+    "http.port": -1,
+}
+
+
+async def write(client: AsyncClient, first: int, count: int) -> None:
+    async with Producer(client) as producer:
+        for number in range(first, first + count):
+            await producer.send("t", None, b"%d" % number)
+
+
+async def read(client: AsyncClient, count: int) -> list[int]:
+    values: list[int] = []
+    async with Consumer(client) as consumer, asyncio.timeout(60):
+        consumer.assign({T0: EARLIEST})
+        while len(values) < count:
+            values += [int(record.value or b"") for record in await consumer.poll(timeout_s=0.5)]
+    return values
+
+
+async def found(cluster: ProcessCluster, holds: Callable[[dict[str, str]], bool]) -> dict[str, str]:
+    """Problems that `admin health` names (what -> detail), once `holds` is true of them."""
+    async with asyncio.timeout(150):
+        while True:
+            done = await asyncio.to_thread(kafkalite_health, cluster)
+            if holds(done):
+                return done
+            await asyncio.sleep(0.2)
+
+
+def kafkalite_health(cluster: ProcessCluster) -> dict[str, str]:
+    for code in (1, 0):
+        try:
+            answer = json.loads(kafkalite(cluster, "health", "--json", expect=code).stdout)
+        except AssertionError:
+            continue
+        return {problem["what"]: problem["detail"] for problem in answer["problems"]}
+    raise AssertionError("health fails")
+
+
+def directories(root: Path, pattern: str) -> int:
+    return len(list(root.glob(pattern)))
+
+
+def move(cluster: ProcessCluster, directory: Path, brokers: str) -> None:
+    plan = directory / f"plan-{brokers}.json"
+    kafkalite(cluster, "reassign", "plan", "--brokers", brokers, "-o", str(plan))
+    kafkalite(cluster, "reassign", "execute", str(plan))
+
+
+async def replicas_are(client: AsyncClient, brokers: set[int]) -> None:
+    async with asyncio.timeout(150):
+        while True:
+            (partition,) = (await client.metadata(["t"])).topics[0].partitions
+            if set(partition.replicas) == set(partition.isr) == brokers and partition.leader in brokers:
+                return
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.checklist("F19")
+@pytest.mark.parametrize(("after_move", "is_set_aside"), [(50, True), (0, False)])
+async def test_what_only_later_replicas_have_is_neither_hidden_nor_removed(
+    tmp_path: Path, *, after_move: int, is_set_aside: bool
+) -> None:
+    """The earlier replicas led with empty logs, and the later ones' logs were to be removed as "in sync elsewhere"."""
+    count = 100 + after_move
+    settings: dict[str, object] = {**SETTINGS, "stray.max.fraction.percent": 100 if is_set_aside else 50}
+    with ProcessCluster(tmp_path, nodes=4, settings=settings) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            assignment = {0: (BrokerId(1), BrokerId(2))}
+            (result,) = await client.create_topics([NewTopic("t", assignment=assignment)])
+            assert result.error == 0, result
+            await write(client, 0, 100)
+            assert cluster.zookeeper is not None
+            cluster.zookeeper.kill()
+            shutil.copytree(tmp_path / "zookeeper", tmp_path / "copy")
+            cluster.start_zookeeper()
+            await asyncio.to_thread(move, cluster, tmp_path, "3,4")
+            await replicas_are(client, {3, 4})
+            async with asyncio.timeout(60):
+                while directories(tmp_path, "node-[12]/disk-0/t-0*"):
+                    await asyncio.sleep(0.1)
+            await write(client, 100, after_move)
+        for process in (*cluster.nodes.values(), cluster.zookeeper):
+            process.kill()
+        shutil.rmtree(tmp_path / "zookeeper")
+        (tmp_path / "copy").rename(tmp_path / "zookeeper")
+        cluster.start_zookeeper()
+        for node in (1, 2):
+            cluster.restart(node)
+        waiting = await found(cluster, lambda problems: "partition.records_missing" in problems)
+        assert "brokers [3, 4] have not said" in waiting["partition.records_missing"]
+        for node in (3, 4):
+            cluster.restart(node)
+        named = await found(cluster, lambda problems: "[3, 4]" in problems.get("partition.records_elsewhere", ""))
+        assert "partition.records_missing" not in named
+        async with asyncio.timeout(60):
+            while directories(tmp_path, "node-[34]/disk-0/t-0*-stray") != (2 if is_set_aside else 0):
+                await asyncio.sleep(0.1)
+        await asyncio.to_thread(move, cluster, tmp_path, "3,4")
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            assert await read(client, count) == list(range(count))
+            await replicas_are(client, {3, 4})
+            await write(client, count, 10)
+            assert await read(client, count + 10) == list(range(count + 10))
+        await found(cluster, lambda problems: not problems)
