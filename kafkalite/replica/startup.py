@@ -44,24 +44,17 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
         names, _ = await coordinator.children(paths.TOPICS)
     except NoNodeError:
         return ClusterSnapshot(controller_id, controller_epoch, brokers, (), is_complete=False)
-    is_complete = is_readable = True
-    topics = []
-    for name, node in zip(names, await coordinator.get_many([paths.topic(name) for name in names]), strict=True):
-        if node is None:  # deleted between the two reads
-            is_complete = False
-            continue
-        try:
-            topics.append((name, decode_topic(node[0], paths.topic(name))))
-        except ZnodeError as error:
-            _log.error("znode.malformed", path=paths.topic(name), error=str(error))
-            is_complete = is_readable = False
-    keys = [TopicPartition(name, number) for name, topic in topics for number in sorted(topic.partitions)]
+    first, _ = await _read_topics(coordinator, names)
+    keys = [TopicPartition(name, number) for name, topic in first.items() for number in sorted(topic.partitions)]
     states = await coordinator.get_many([paths.partition_state(key) for key in keys])
-    by_name = dict(topics)
+    # Replicas that are older than their state would stay: the controller's command names the same leader epoch. After newer ones,
+    # a command with a new epoch comes.
+    topics, is_readable = await _read_topics(coordinator, names)
+    is_complete = is_readable and topics.keys() == set(names)
     partitions: list[PartitionState] = []
     for key, node in zip(keys, states, strict=True):
-        if node is None:  # a controller has yet to choose its leader: not hosted yet, but no stray either
-            is_complete = False
+        if node is None or key.topic not in topics or key.partition not in topics[key.topic].partitions:
+            is_complete = False  # a controller has yet to choose its leader: not hosted yet, but no stray either
             continue
         path = paths.partition_state(key)
         try:
@@ -70,7 +63,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
             _log.error("znode.malformed", path=path, error=str(error))
             is_complete = is_readable = False
             continue
-        topic = by_name[key.topic]
+        topic = topics[key.topic]
         partitions.append(
             PartitionState(
                 key.topic,
@@ -91,6 +84,21 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
             )
         )
     return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete, is_readable)
+
+
+async def _read_topics(coordinator: Coordinator, names: Sequence[str]) -> tuple[dict[str, TopicZnode], bool]:
+    """Those that are there, and whether all of them could be decoded."""
+    topics: dict[str, TopicZnode] = {}
+    is_readable = True
+    for name, node in zip(names, await coordinator.get_many([paths.topic(name) for name in names]), strict=True):
+        if node is None:
+            continue
+        try:
+            topics[name] = decode_topic(node[0], paths.topic(name))
+        except ZnodeError as error:
+            _log.error("znode.malformed", path=paths.topic(name), error=str(error))
+            is_readable = False
+    return topics, is_readable
 
 
 async def own_topics(coordinator: Coordinator, cluster_id: str, names: Sequence[str]) -> dict[str, TopicZnode | None]:

@@ -16,6 +16,7 @@ from kafkalite.replica.command_queue import MAX_QUEUED
 from kafkalite.replica.startup import read_cluster
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.rpc.messages.replication import LogEndsRequest
+from tests.unit.replica.conftest import TOPIC_ID
 
 TP = TopicPartition("t", 0)
 
@@ -143,6 +144,28 @@ async def test_the_snapshot_tells_what_the_znodes_say(make_cluster):
     (partition,) = snapshot.partitions  # t-1 has no state znode yet
     assert (partition.leader, partition.leader_epoch, partition.isr, partition.replicas) == (2, 3, (2,), (1, 2))
     assert not snapshot.is_complete
+
+
+@pytest.mark.checklist("F3")
+async def test_replicas_are_not_older_than_the_state_beside_them(make_cluster, monkeypatch):
+    """Found by simulation (seed 31000): a step of a move was written between the two readings. The leader did not know the replica that was
+    added, and refused its fetches until the next epoch: the command that names it had the leader epoch that was applied already."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    cluster.decide(TP, leader=1, isr=(1,), epoch=3)
+    coordinator = await cluster.node(1).session.wait()
+    get_many = coordinator.get_many
+
+    async def step_before_the_states(wanted):
+        if paths.partition_state(TP) in wanted:
+            replicas = {0: (BrokerId(1), BrokerId(2))}
+            cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, replicas))))
+            cluster.decide(TP, leader=1, isr=(1,), epoch=4)
+        return await get_many(wanted)
+
+    monkeypatch.setattr(coordinator, "get_many", step_before_the_states)
+    (partition,) = (await read_cluster(coordinator)).partitions
+    assert (partition.leader_epoch, partition.replicas) == (4, (1, 2))
 
 
 @pytest.mark.checklist(63)
