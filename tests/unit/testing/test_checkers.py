@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import random
@@ -73,6 +74,26 @@ def test_a_broken_state_is_caught(then: SetData, promise: str) -> None:
     checker.committed(1, "node1", [SetData("/controller_epoch", b"3"), Create(STATE, state(1, 5, (1, 2), 3))])
     with pytest.raises(Violation, match=promise):
         checker.committed(2, "node1", [then])
+
+
+@pytest.mark.parametrize(
+    ("registered", "is_allowed"),
+    [
+        ({1: {"doubtful": {"t": [0]}}, 2: {"missing": {"t": [0, 1]}}}, True),
+        ({1: {"doubtful": {"t": [0]}}, 2: {}}, False),
+        ({1: {"doubtful": {"t": [0]}}, 2: {"missing": {"t": [1]}}}, False),
+        ({1: {"doubtful": {"t": [0]}}}, False),
+    ],
+)
+def test_a_replica_outside_of_the_isr_is_elected_only_if_all_members_are_in_doubt(
+    *, registered: dict[int, dict[str, dict[str, list[int]]]], is_allowed: bool
+) -> None:
+    znodes = {f"/brokers/ids/{broker}": json.dumps(each).encode() for broker, each in registered.items()}
+    znodes["/brokers/topics/t"] = json.dumps({"version": 3, "partitions": {"0": [1, 2, 3]}}).encode()
+    checker = ZkChecker(znodes.get)
+    checker.committed(1, "node1", [SetData("/controller_epoch", b"3"), Create(STATE, state(1, 5, (1, 2), 3))])
+    with contextlib.nullcontext() if is_allowed else pytest.raises(Violation, match="only a member of the ISR"):
+        checker.committed(2, "node1", [SetData(STATE, state(3, 6, (3,), 3))])
 
 
 def moved(after: list[int], isr: tuple[int, ...]) -> None:

@@ -178,6 +178,8 @@ class ZkChecker:
             clean = new.leader == -1 or new.leader in (*old.isr, *old.elr)
             # Everybody has lost its power: the most complete log leads (also at once after one that refuses to lead).
             clean = clean or (not old.elr and new.leader in old.last_known_elr)
+            # The same, and a replica outside of the ISR has more than those (ADR 78). What becomes of the records is checked elsewhere.
+            clean = clean or all(self._is_in_doubt(member, partition) for member in (*old.isr, *old.elr))
             _demand(
                 clean or not moved or is_put_back, "only a member of the ISR or an eligible replica is elected", detail
             )
@@ -194,6 +196,13 @@ class ZkChecker:
         self._settled.setdefault(partition, set()).update(new.isr)
         if new.leader_epoch > self._put_back.get(partition, new.leader_epoch):
             del self._put_back[partition]
+
+    def _is_in_doubt(self, broker: int, partition: Partition) -> bool:
+        """Whether the broker's registration says that its log may lack committed records, or is gone."""
+        data = self._read(f"/brokers/ids/{broker}")
+        registration = {} if data is None else json.loads(data)
+        name, number = partition
+        return any(number in registration.get(what, {}).get(name, ()) for what in ("doubtful", "missing"))
 
     def _note_epoch(self, partition: Partition, epoch: int, *, is_shell: bool) -> None:
         latest = self._latest_epochs.get(partition, -1)
