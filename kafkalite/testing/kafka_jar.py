@@ -2,7 +2,8 @@
 
 `python -m kafkalite.testing.kafka_jar [PATH]` prints one line for each API for brokers that is missing, for each
 version that is newer than ours, and for each field that differs in a version that both have. Without a path it fetches
-the jar of the newest client that the tests use. It ends with status 1 if a field differs: such a difference is an error
+the jar of the newest client that the tests use, and names the broker settings of its server that are not known
+(`kafka_settings`). It ends with status 1 if a field differs: such a difference is an error
 in our tables. What is missing is a plan, not an error.
 
 The jar of a client has the definitions since Kafka 2.4 (common/message/*.json). APIs of KRaft's own quorum
@@ -24,7 +25,8 @@ from typing import Any
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol.schema import MessageSchema, Struct, parse_versions, schemas
-from kafkalite.testing.apache_kafka import newest_client_class_path
+from kafkalite.testing.apache_kafka import NEWEST_VERSION, newest_client_class_path, server_class_path
+from kafkalite.testing.kafka_settings import BROKER_SETTINGS, names_in
 
 #: APIs of the Raft quorum that the controllers of KRaft form.
 QUORUM = frozenset(
@@ -173,9 +175,13 @@ def differences(definitions: Mapping[str, Definition]) -> Iterator[str]:
                 yield f"{name} {version}: the fields are in another order"
 
 
+def _cache() -> Path:
+    return Path(os.environ.get("KAFKALITE_INTEROP_DIR", ".interop"))
+
+
 def newest_client_jar() -> Path:
     """The jar of the newest client that the tests use; fetched if need be. Raises JarsMissing."""
-    classes = newest_client_class_path(Path(os.environ.get("KAFKALITE_INTEROP_DIR", ".interop")))
+    classes = newest_client_class_path(_cache())
     return next(Path(classes.split(os.pathsep)[0]).glob("jars/kafka-clients-*.jar"))
 
 
@@ -183,10 +189,15 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(prog="kafkalite.testing.kafka_jar", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("jar", type=Path, nargs="?", help="a jar of kafka-clients (default: fetched with Maven)")
+    parser.add_argument("--server", help="class path of a server, whose settings are compared (default: as JAR)")
     arguments = parser.parse_args()
     definitions = read_definitions(arguments.jar or newest_client_jar())
     for line in missing(definitions):
         print(line)
+    if arguments.jar is None or arguments.server:
+        classes = arguments.server or server_class_path(_cache(), NEWEST_VERSION)
+        for name in sorted(names_in(classes) - BROKER_SETTINGS):
+            print(f"broker setting {name}: not known (BROKER_SETTINGS)")
     wrong = list(differences(definitions))
     for line in wrong:
         print("differs:", line)

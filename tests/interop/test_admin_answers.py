@@ -16,6 +16,7 @@ from kafkalite.testing.apache_kafka import (
     server_class_path,
     tool_command,
 )
+from kafkalite.testing.kafka_settings import BROKER_SETTINGS, names_in
 from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _base, install, scratch
@@ -97,6 +98,10 @@ async def answers(classes: str, bootstrap: str, seen: Path) -> dict[str, list[st
     await asyncio.to_thread(seen.write_bytes, output)  # to be read if something differs
     assert program.returncode == 0, (output + errors)[-2000:]
     return steps(output.decode())
+
+
+def test_the_list_of_broker_settings_is_that_of_the_newest_release() -> None:
+    assert names_in(server_class_path(_base(), NEWEST_VERSION)) == BROKER_SETTINGS
 
 
 async def test_admin_gets_the_answers_of_apache_kafka(tmp_path: Path) -> None:

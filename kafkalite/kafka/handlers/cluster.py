@@ -42,7 +42,7 @@ _CONTROLLER_WAIT_S = 1.0
 _NO_OPERATIONS = -(2**31)
 _DESCRIBE_TOPIC, _CREATE_TOPIC = KAFKA["Metadata"]
 #: max.request.partition.size.limit
-_MAX_PARTITIONS_PER_PAGE = 2000
+MAX_PARTITIONS_PER_PAGE = 2000
 #: Before this version of ApiVersions no feature may begin at 0 (KAFKA-17011).
 _ZERO_MIN_FROM = 4
 #: From this version of Metadata on, a leader without the client's listener is an error of its own (as in Kafka).
@@ -331,13 +331,15 @@ class ClusterHandlers:
         if cursor is not None and cursor.partition_index < 0:
             raise api_error(ErrorCode.INVALID_REQUEST, "a cursor at a negative partition")
         asked = {topic.name for topic in message.topics}
+        if asked and cursor is not None and cursor.topic_name not in asked:
+            raise api_error(ErrorCode.INVALID_REQUEST, "the cursor is at a topic that is not asked for")
         denied = request.denied.topics
         known = self._services.metadata(sorted(asked - denied) if asked else None)
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         refused = [response.DescribeTopicPartitionsResponseTopic(code, name) for name in sorted(asked & denied)]
         reachable = _reachable(request, known.brokers)
-        room = max(1, min(message.response_partition_limit, _MAX_PARTITIONS_PER_PAGE))
+        room = max(1, min(message.response_partition_limit, MAX_PARTITIONS_PER_PAGE))
         topics: list[wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
         for number, topic in enumerate(known.topics, 1):
             if not number % STEP:

@@ -10,8 +10,10 @@ from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
 from kafkalite.coordination.paths import DEFAULT_ENTITY
 from kafkalite.coordination.topic_configs import BROKERS
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.handlers.configs.describing import SHOWN_IF_SET
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.protocol import wire
+from kafkalite.testing.kafka_settings import BROKER_SETTINGS
 from kafkalite_cli.docs.settings import NOT_HERE
 
 from .config_requests import BROKER, alter, described
@@ -163,6 +165,9 @@ async def test_kafkas_settings_that_are_facts_here(make_broker: Any) -> None:
     assert all(shown[name].read_only and shown[name].documentation for name in TRUE_VALUES)
     assert (shown["num.io.threads"].value, shown["node.id"].value) == ("1", str(broker.services.config.broker_id))
     assert shown["log.retention.ms"].value == shown["retention.ms"].value
+    checkpoints = "log.flush.start.offset.checkpoint.interval.ms"
+    assert shown[checkpoints].value == shown["log.flush.offset.checkpoint.interval.ms"].value == "60000"
+    assert shown["sasl.oauthbearer.allow.unverified.audience"].value == "true"
     one = await client.ask(request([request.DescribeConfigsResource(BROKER, node, ["num.io.threads"])]), 4)
     assert [each.name for each in one.results[0].configs] == ["num.io.threads"]
     alter = wire.IncrementalAlterConfigsRequest
@@ -177,6 +182,13 @@ def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:
     assert len(absent) == len(set(absent))
     known = {*BROKER_KEYS, *TOPIC_KEYS, *ALIASES, *UNITS, *TRUE_VALUES}
     assert not known & set(absent)
+
+
+async def test_every_setting_of_kafkas_brokers_is_shown_or_named_in_the_docs(broker: Broker) -> None:
+    client = await broker.client()
+    shown = {entry.name for entry in (await described(client, name="1", kind=BROKER)).configs}
+    absent = {name for names in NOT_HERE.values() for name in names.split()}
+    assert sorted(BROKER_SETTINGS - shown - absent - SHOWN_IF_SET) == []
 
 
 async def test_a_group_without_a_setting_shows_where_the_value_in_force_comes_from(broker: Broker) -> None:

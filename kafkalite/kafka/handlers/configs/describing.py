@@ -34,7 +34,7 @@ from kafkalite.protocol import wire
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
 #: As with Kafka, these are shown only if they are set: a program that removes one waits until it is gone.
-_SHOWN_IF_SET = frozenset(
+SHOWN_IF_SET = frozenset(
     {
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
@@ -130,7 +130,7 @@ class DescribeConfigHandlers:
                     continue
                 # What ZooKeeper has, not what this node has seen so far: a client that has set it expects to see it.
                 values = self._values(key, layers)
-                if key in _SHOWN_IF_SET and values[0][0] == _SOURCE_DEFAULT:
+                if key in SHOWN_IF_SET and values[0][0] == _SOURCE_DEFAULT:
                     continue
                 value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
                 shown = getattr(value.topic if owner is broker.topic else value, spec.name)
