@@ -259,6 +259,8 @@ class AclManager:
         texts: dict[str, str | None] = {}
         for key, value in changes.items():
             if key not in entity.keys:
+                if value is None:
+                    continue  # as with Kafka: what is not there can be removed
                 raise api_error(ErrorCode.INVALID_REQUEST, f"{key!r} is not one of {', '.join(entity.keys)}")
             try:
                 texts[key] = None if value is None else limit_text(key, value)

@@ -44,6 +44,7 @@ _FRACTIONS = frozenset({str(Kind.REQUEST), str(Kind.MUTATION)})
 #: How far a whole number may be off: clients compute with floating point. Source: Kafka's ClientQuotaControlManager.
 _ROUNDING = 1e-6
 _MAX_RATE = 2**31 - 1
+#: A long. The float that is nearest to it, with which clients say "no limit", is one more.
 _MAX_BYTES = 2**63 - 1
 
 
@@ -75,14 +76,14 @@ def parse_limit(key: str, text: str) -> float:
     if key not in _FRACTIONS and not (value > 0.5 and abs(value - round(value)) <= _ROUNDING):
         raise ValueError(f"{key}: {text!r} is not a whole number")
     most = _MAX_RATE if key == CONNECTION_RATE else _MAX_BYTES
-    if key not in _FRACTIONS and value > most:
+    if key not in _FRACTIONS and value > float(most):
         raise ValueError(f"{key}: {text!r} is more than {most}")
     return value
 
 
 def limit_text(key: str, value: float) -> str:
     """A limit as Kafka writes it: whole numbers for rates of bytes and connections."""
-    return str(value) if key in _FRACTIONS else str(round(value))
+    return str(value) if key in _FRACTIONS else str(min(round(value), _MAX_BYTES))
 
 
 class Rate:

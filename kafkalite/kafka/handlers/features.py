@@ -39,7 +39,7 @@ class FeatureHandlers:
                 kind = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
             now = levels.get(name, 0)
             if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
-                raise api_error(ErrorCode.INVALID_REQUEST, f"{name}: there is no upgrade type {kind}")
+                raise api_error(ErrorCode.INVALID_UPDATE_VERSION, f"{name}: there is no upgrade type {kind}")
             if name in texts:
                 raise api_error(ErrorCode.INVALID_REQUEST, f"{name} is named twice")
             texts[name] = why_not(name, level, brokers)

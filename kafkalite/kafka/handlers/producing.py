@@ -20,11 +20,15 @@ from kafkalite.model import INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
+from kafkalite.record.batch import HEADER_SIZE, LOG_OVERHEAD
 from kafkalite.security.quotas import Kind
 
 _LENGTH_AND_MAGIC = struct.Struct(">8xi4xb").unpack_from
 _ATTRIBUTES = struct.Struct(">21xh").unpack_from
-_BATCH_BYTES = 61
+#: What `_LENGTH_AND_MAGIC` reads.
+_HEAD_BYTES = 17
+#: Kafka's smallest record of the oldest format.
+_SMALLEST_BATCH_LENGTH = 14
 #: One partition of a Produce answer: index, error, base offset, log append time, log start offset.
 _PRODUCED = struct.Struct(">ihqqq")
 #: From this version on, nothing but constants follows them: no record errors, no message, no throttling.
@@ -48,14 +52,17 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
 
     Source: Kafka's ProduceRequest.validateRecords: exactly one batch of format version 2; zstd from version 7 on.
     """
-    if records is None or len(records) < _BATCH_BYTES:
-        return ErrorCode.INVALID_RECORD if not records else ErrorCode.CORRUPT_MESSAGE
+    if records is None or len(records) < _HEAD_BYTES:
+        return ErrorCode.INVALID_RECORD
     length, magic = _LENGTH_AND_MAGIC(records)
-    if magic != 2:
-        return ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
-    if length + 12 != len(records):
-        # More than one batch, or one that says less or more than there is.
-        return ErrorCode.INVALID_RECORD if 49 <= length < len(records) - 12 else ErrorCode.CORRUPT_MESSAGE
+    size, have = length + LOG_OVERHEAD, len(records)
+    if magic != 2 or size != have or have < HEADER_SIZE:
+        if not 0 <= magic <= 2 or length < _SMALLEST_BATCH_LENGTH:
+            return ErrorCode.CORRUPT_MESSAGE
+        # Cut short, of an older format, or more than one batch: it would be wrong again if it were sent again.
+        return (
+            ErrorCode.INVALID_RECORD if magic != 2 or size > have or size >= HEADER_SIZE else ErrorCode.CORRUPT_MESSAGE
+        )
     if version < 7 and _ATTRIBUTES(records)[0] & 7 == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     return ErrorCode.NONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kafkalite.coordinators.services import Services
@@ -143,10 +144,13 @@ class SecurityHandlers:
     ) -> wire.AlterClientQuotasResponse:
         response = wire.AlterClientQuotasResponse
         entries = []
-        for entry in message.entries:
+        named = Counter(map(_named, message.entries))
+        for entry in {_named(entry): entry for entry in message.entries}.values():
             code, text = 0, None
             try:
                 changes = {op.key: None if op.remove else op.value for op in entry.ops}
+                if named[_named(entry)] > 1:
+                    raise api_error(ErrorCode.INVALID_REQUEST, "the same entity twice")
                 if len(changes) != len(entry.ops):
                     raise api_error(ErrorCode.INVALID_REQUEST, "the same quota twice")
                 await self._security.alter_quotas(
@@ -171,6 +175,11 @@ def _filter(message: wire.DescribeAclsRequest | wire.DeleteAclsRequest.DeleteAcl
         known_or_unknown(Operation, message.operation),
         known_or_unknown(Permission, message.permission_type),
     )
+
+
+def _named(entry: wire.AlterClientQuotasRequest.EntryData) -> frozenset[tuple[str, str | None]]:
+    """Which entity a request means: as with Kafka, one that it names twice is refused, and answered once."""
+    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
 
 
 def _parts(entity: Entity) -> dict[str, str]:
@@ -207,14 +216,18 @@ def _address(text: str) -> str:
 def _quota_filter(message: wire.DescribeClientQuotasRequest) -> Callable[[Entity], bool]:
     """Raises ApiError. `strict`: entities with components beside those of the filter are left out."""
     wanted: dict[str, str | None] = {}
+    # Nobody has an empty name; the entities without one are asked for with another match type.
+    is_nobody = any(component.match_type == 0 and component.match == "" for component in message.components)
     for component in message.components:
         kind = component.entity_type
+        if not kind:
+            raise api_error(ErrorCode.INVALID_REQUEST, "a component without a type")
         if kind not in _KINDS:
             raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"quotas of {kind!r}: not user, client-id or ip")
         if kind in wanted:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{kind} twice")
         match component.match_type:
-            case 0 if component.match:
+            case 0 if component.match is not None:
                 wanted[kind] = canonical(component.match) if kind == _IP else component.match
             case 1 if component.match is None:
                 wanted[kind] = DEFAULT
@@ -228,6 +241,8 @@ def _quota_filter(message: wire.DescribeClientQuotasRequest) -> Callable[[Entity
 
     def is_wanted(entity: Entity) -> bool:
         parts = _parts(entity)
+        if is_nobody:
+            return False
         if message.strict and parts.keys() != wanted.keys():
             return False
         return all(kind in parts and name in (None, parts[kind]) for kind, name in wanted.items())

@@ -34,6 +34,8 @@ _ABORTABLE_FROM = 5
 _MARKERS_PATIENCE_S = 0.1
 _, _DESCRIBE_TOPIC = KAFKA["DescribeTransactions"]
 [_LIST_TRANSACTION] = KAFKA["ListTransactions"]
+#: A state of Kafka through which no transaction goes here.
+_FENCING = "PrepareEpochFence"
 
 
 class TransactionHandlers:
@@ -345,13 +347,13 @@ class TransactionHandlers:
     async def list_transactions(
         self, request: Request, message: wire.ListTransactionsRequest
     ) -> wire.ListTransactionsResponse:
-        names = {state.wire_name for state in TransactionState}
+        names = {*(state.wire_name for state in TransactionState), _FENCING}
         found = await sliced(request, self._listed(request, message))
         if message.transactional_id_pattern:  # Kafka: an empty pattern means no pattern
             matching = await _matching(request, message.transactional_id_pattern, found)
             found = {name: found[name] for name in matching}
         return wire.ListTransactionsResponse(
-            unknown_state_filters=[name for name in message.state_filters if name not in names],
+            unknown_state_filters=[name for name in dict.fromkeys(message.state_filters) if name not in names],
             transaction_states=list(found.values()),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.handlers.producing import records_error
 from kafkalite.model import NO_TOPIC_ID, Buffer, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import decode, encode
@@ -68,8 +69,8 @@ async def test_what_a_broken_producer_is_told(broker: Broker) -> None:
     old[16] = 1
     assert await error(None) == ErrorCode.INVALID_RECORD
     assert await error(b"") == ErrorCode.INVALID_RECORD
-    assert await error(good[:50]) == ErrorCode.CORRUPT_MESSAGE
-    assert await error(good[:-1]) == ErrorCode.CORRUPT_MESSAGE
+    assert await error(good[:50]) == ErrorCode.INVALID_RECORD
+    assert await error(good[:-1]) == ErrorCode.INVALID_RECORD
     assert await error(bytes(flipped)) == ErrorCode.CORRUPT_MESSAGE
     assert await error(bytes(old)) == ErrorCode.INVALID_RECORD
     assert await error(bytes(good + good)) == ErrorCode.INVALID_RECORD
@@ -84,12 +85,32 @@ async def test_what_a_broken_producer_is_told(broker: Broker) -> None:
     assert await error(good, acks=2) == ErrorCode.INVALID_REQUIRED_ACKS
 
 
+_BATCH = bytes(batch(b"a"))
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        *((_BATCH[:cut], ErrorCode.INVALID_RECORD) for cut in (1, 11, 12, 16, 17, 20, 60, 61, len(_BATCH) - 1)),
+        (_BATCH + _BATCH, ErrorCode.INVALID_RECORD),
+        (_BATCH[:16] + b"\x00" + _BATCH[17:], ErrorCode.INVALID_RECORD),
+        *((_BATCH[:16] + magic + _BATCH[17:], ErrorCode.CORRUPT_MESSAGE) for magic in (b"\x03", b"\xff")),
+        *((_BATCH[:8] + size.to_bytes(4) + _BATCH[12:], ErrorCode.CORRUPT_MESSAGE) for size in (0, 13, 14, 48)),
+        (_BATCH[:8] + (len(_BATCH) - 11).to_bytes(4) + _BATCH[12:], ErrorCode.INVALID_RECORD),
+        (_BATCH, ErrorCode.NONE),
+    ],
+)
+def test_a_batch_that_is_not_whole_is_refused_as_by_kafka(records: bytes, code: ErrorCode) -> None:
+    """As Apache Kafka 4.4.0 does. Clients send again what gets CORRUPT_MESSAGE, and a batch that is cut short stays so."""
+    assert records_error(records, 9) is code
+
+
 async def test_one_bad_partition_does_not_fail_the_others(broker: Broker) -> None:
     await broker.create("t", 3)
     client = await broker.client()
     answer = await client.ask(produce("t", (0, batch(b"a")), (1, b"junk"), (2, batch(b"c"))), 9)
     codes = [part.error_code for part in answer.responses[0].partition_responses]
-    assert codes == [0, ErrorCode.CORRUPT_MESSAGE, 0]
+    assert codes == [0, ErrorCode.INVALID_RECORD, 0]
     assert broker.services.partitions.logs[TopicPartition("t", 1)].log_end_offset == 0
 
 

@@ -242,8 +242,9 @@ async def test_topics_are_described_in_pages(broker: Broker) -> None:
         ("no name", ErrorCode.INVALID_TOPIC_EXCEPTION),
         ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
-    refused = await client.ask(request([request.TopicRequest("a")], 10, request.Cursor("a", -1)), 0)
-    assert refused.topics[0].error_code == ErrorCode.INVALID_REQUEST
+    for topic, partition in (("a", -1), ("b", 0), ("", 0)):  # negative, or not among the topics
+        refused = await client.ask(request([request.TopicRequest("a")], 10, request.Cursor(topic, partition)), 0)
+        assert refused.topics[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_described_partition_tells_who_is_eligible() -> None:

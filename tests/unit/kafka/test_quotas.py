@@ -213,7 +213,15 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
     address = ({"ip": "::1"}, {"connection_creation_rate": 7.0})
     assert await ask(("ip", exact, "0:0:0:0:0:0:0:1"), strict=True) == [address]
     assert await ask(("ip", anything, None)) == [({"ip": None}, {"connection_creation_rate": 9.0}), address]
-    for bad, code in ((("group", anything, None), 35), (("user", exact, None), 42), (("user", 9, None), 42)):
+    for kind in (
+        "user",
+        "client-id",
+        "ip",
+    ):  # as with Kafka: nobody has an empty name, which is not that of the defaults
+        assert await ask((kind, exact, "")) == await ask((kind, exact, ""), strict=True) == []
+    for bad, code in (
+        (("group", anything, None), 35), (("", anything, None), 42), (("user", exact, None), 42), (("user", 9, None), 42),
+    ):  # fmt: skip
         answer = await client.ask(request([request.ComponentData(*bad)]), 1)
         assert (answer.error_code, answer.entries) == (code, None)
     alter = wire.AlterClientQuotasRequest
@@ -247,6 +255,12 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
         ([("user", "a")], [("producer_byte_rate", 5.0, False), ("producer_byte_rate", 0.0, True)]),
     ):
         assert await change(entity, *ops) == 42
+    # As with Kafka: what is not there can be removed, and an entity that comes twice is refused and answered once.
+    assert await change([("user", "a")], ("no_such", 0.0, True)) == 0
+    twice = [alter.EntryData([alter.EntityData("user", "a")], [alter.OpData("producer_byte_rate", 5.0)])] * 2
+    answer = await client.ask(alter(twice), 1)
+    assert [entry.error_code for entry in answer.entries] == [42]
+    assert Entity("a", None) not in quotas.entities()
 
 
 async def test_connections_of_an_address_are_limited_as_soon_as_the_quota_is_set(make_broker: Any) -> None:

@@ -279,7 +279,8 @@ async def test_init_producer_id_errors(broker: Broker) -> None:
     await broker.create("t")
     assert await producer.add() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert await producer.add("nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    listed = await client.ask(wire.ListTransactionsRequest(state_filters=["Empty", "Odd"]), 0)
+    filters = ["Empty", "Odd", "Odd", "PrepareEpochFence"]
+    listed = await client.ask(wire.ListTransactionsRequest(state_filters=filters), 0)
     assert [entry.transactional_id for entry in listed.transaction_states] == ["x"]
     assert listed.unknown_state_filters == ["Odd"]
     for pattern, names in (("x|z", ["x"]), ("y", []), ("", ["x"]), (None, ["x"])):

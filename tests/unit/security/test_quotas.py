@@ -137,6 +137,8 @@ def test_choices_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_limits_as_text() -> None:
     assert parse_limit("producer_byte_rate", "1048576") == 1048576
     assert parse_limit("producer_byte_rate", "1024.0") == 1024
+    assert parse_limit("producer_byte_rate", str(2**63 - 1)) == 2.0**63  # Long.MAX_VALUE, as Kafka takes it
+    assert limit_text("producer_byte_rate", 2.0**63) == str(2**63 - 1)
     assert parse_limit("request_percentage", "12.5") == 12.5
     for key, text in (
         ("producer_byte_rate", "1.5"), ("producer_byte_rate", "0"), ("consumer_byte_rate", "-1"),
