@@ -33,6 +33,7 @@ ALIASES = {
     "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
     "log.roll.jitter.ms": "segment.jitter.ms", "log.preallocate": "preallocate",
     "log.local.retention.bytes": "local.retention.bytes", "log.local.retention.ms": "local.retention.ms",
+    "log.remote.copy.lag.bytes": "remote.copy.lag.bytes", "log.remote.copy.lag.ms": "remote.copy.lag.ms",
 }  # fmt: skip
 
 

@@ -91,6 +91,8 @@ class TopicConfig:
         False,
         "whether a new segment gets the room of segment.bytes on the disk at once (fallocate; at most half of the free room)",
     )
+    remote_copy_lag_bytes: int = setting(-1, "has an effect only with tiered storage, which does not exist", low=-1)
+    remote_copy_lag_ms: int = setting(0, "has an effect only with tiered storage, which does not exist", low=-1)
     remote_log_copy_disable: bool = setting(False, "has an effect only with tiered storage, which does not exist")
     remote_log_delete_on_disable: bool = setting(False, "has an effect only with tiered storage, which does not exist")
     remote_storage_enable: bool = setting(False, "there is no tiered storage: only false", is_only=False)

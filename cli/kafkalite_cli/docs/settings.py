@@ -32,7 +32,7 @@ NOT_HERE = {
         "share.coordinator.cached.buffer.max.bytes share.coordinator.threads share.fetch.purgatory.purge.interval.requests"
     ),
     "tiered storage, which is not offered": (
-        "follower.fetch.last.tiered.offset.enable log.remote.copy.lag.bytes log.remote.copy.lag.ms remote.fetch.max.wait.ms "
+        "follower.fetch.last.tiered.offset.enable remote.fetch.max.wait.ms "
         "remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes "
         "remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second "
         "remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds "

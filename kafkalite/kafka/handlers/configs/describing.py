@@ -33,6 +33,8 @@ from kafkalite.protocol import wire
 
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
+#: Our name of a setting -> that of Kafka's brokers, where it is another one.
+_OF_BROKERS = {ours: alias for alias, ours in ALIASES.items() if alias.startswith(("log.", "message."))}
 #: As with Kafka, these are shown only if they are set: a program that removes one waits until it is gone.
 SHOWN_IF_SET = frozenset(
     {
@@ -113,9 +115,14 @@ class DescribeConfigHandlers:
         entries = []
         for key, (spec, _) in sorted(TOPIC_KEYS.items()):
             if wanted is None or key in wanted:
+                broker_key = broker_key_of(topic, key)
                 values = [(_SOURCE_TOPIC, overrides[key])] if key in overrides else []
-                values += self._values(broker_key_of(topic, key), layers)
-                entries.append(_entry(key, getattr(config, spec.name), spec, values, message, is_read_only=False))
+                values += self._values(broker_key, layers)
+                entry = _entry(key, getattr(config, spec.name), spec, values, message, is_read_only=False)
+                for synonym in entry.synonyms:
+                    if synonym.source != _SOURCE_TOPIC:
+                        synonym.name = _OF_BROKERS.get(broker_key, broker_key)
+                entries.append(entry)
         return entries
 
     async def _broker_entries(self, wanted: set[str] | None, message: wire.DescribeConfigsRequest) -> list[_Entry]:
@@ -214,7 +221,7 @@ class DescribeConfigHandlers:
 
 def _names(key: str) -> list[str]:
     """Our name of a broker's setting, and those that Kafka's brokers have for it."""
-    theirs = [alias for alias, ours in ALIASES.items() if ours == key and alias.startswith(("log.", "message."))]
+    theirs = [_OF_BROKERS[key]] if key in _OF_BROKERS else []
     return [key, *theirs, *(name for name, (ours, _) in UNITS.items() if ours == key)]
 
 
