@@ -14,6 +14,7 @@ from kafkalite.extension.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.model import BrokerId, TopicPartition
@@ -128,7 +129,10 @@ class PartitionHandlers:
         for topic in message.topics:
             partitions = []
             for index in topic.partition_indexes:
-                if topic.name in request.denied.topics:
+                if not is_topic_name(topic.name):
+                    code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                    partitions.append(response.PartitionResponse(index, code, TOPIC_NAME_RULE))
+                elif topic.name in request.denied.topics:
                     code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     partitions.append(response.PartitionResponse(index, code, "not authorized"))
                 else:

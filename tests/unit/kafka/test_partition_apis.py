@@ -168,6 +168,9 @@ async def test_producers_of_a_partition(make_broker: Any, monkeypatch: pytest.Mo
     assert (known.producer_id, known.producer_epoch, known.last_sequence) == (7, 2, 1)
     assert known.current_txn_start_offset == 0
     assert (missing.error_code, missing.active_producers) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+    answer = await client.ask(request([request.TopicRequest(name, [0]) for name in ("", "a b")]), 0)
+    codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 2  # as Apache Kafka 4.4.0
     for producer_id in range(20, 20 + 2 * STEP):
         await client.ask(produce("t", (0, batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=0))), 9)
     turns = counted_turns(monkeypatch)
