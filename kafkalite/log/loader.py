@@ -13,7 +13,8 @@ from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_cache import LeaderEpochCache
-from kafkalite.log.file_names import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from kafkalite.log.failures import lacks_room
+from kafkalite.log.file_names import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, file_name
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
@@ -320,12 +321,16 @@ def _epochs(segments: list[Segment], from_file: LeaderEpochCache | None, end: in
 def _producers(
     disk: Disk, path: str, segments: list[Segment], snapshots: list[int], recovered: list[Segment], most: int
 ) -> ProducerStates:
-    """Producers at the log's end; recovered segments get their aborted transactions back."""
+    """Producers at the log's end; recovered segments get their aborted transactions back, and a snapshot where they begin: retention may
+    remove what is before."""
     states, start = load_snapshot(disk, path, snapshots)
     try:
-        for segment, aborted in replay(states, segments, start, most_producers=most):
-            if segment in recovered:
-                segment.aborted().append(aborted)
+        for segment in segments:
+            if segment in recovered and segment.base_offset > start:
+                _take_snapshot(disk, path, states, segment.base_offset, snapshots)
+            for _, aborted in replay(states, [segment], start, most_producers=most):
+                if segment in recovered:
+                    segment.aborted().append(aborted)
     except ApiError as error:
         # Below the recovery point, where nothing was checked: reads will meet it and refuse.
         _log.error("log.damaged", path=path, error=str(error))
@@ -335,6 +340,17 @@ def _producers(
         for segment in recovered:
             segment.transactions.settle()
     return states
+
+
+def _take_snapshot(disk: Disk, path: str, states: ProducerStates, offset: int, snapshots: list[int]) -> None:
+    """Raises OSError, but not where the disk is full: without it the log can be used as well."""
+    try:
+        disk.write_file_atomic(f"{path}/{file_name(offset, SNAPSHOT)}", states.encode_snapshot(), durable=False)
+    except OSError as error:
+        if not lacks_room(error):
+            raise
+    else:
+        snapshots.append(offset)
 
 
 def _read_metadata(disk: Disk, path: str, names: list[str]) -> tuple[TopicId, bool]:

@@ -177,8 +177,9 @@ class PartitionLog(AppendableLog):
                 return []
             if count == self.segment_count:
                 self._roll(self.log_end_offset).create()
+            start = self.segments[count].base_offset
+            self._snapshots.write_now(start)  # what is known of the producers is in no other file
             removed = self._local.take_oldest(count)
-            start = self.first_offset
             self.log_start_offset = max(self.log_start_offset, Offset(start))
             if self._epochs.cache.truncate_from_start(self.log_start_offset):
                 self._epochs.save()
