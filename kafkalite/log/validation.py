@@ -84,7 +84,8 @@ def _check_batch(
     size = header.batch_length + LOG_OVERHEAD
     attributes = header.attributes
     compression = attributes & COMPRESSION_MASK
-    if size > config.max_message_bytes:
+    if size > config.max_message_bytes and not (origin == "coordinator" and attributes & CONTROL_FLAG):
+        # A marker that is too large for its topic would keep the transaction open for ever.
         raise api_error(
             ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
         )

@@ -12,7 +12,7 @@ from kafkalite.log import appendable_log
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import MAX_SEQUENCE
 from kafkalite.record.builder import end_transaction_marker
-from tests.support.logs import batch, everything, make_log, reopen
+from tests.support.logs import batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
 
@@ -51,6 +51,22 @@ def test_the_last_five_batches_of_a_producer_are_deduplicated_on_every_replica()
         assert code_of(lambda log=log: write(log, 7, 2, transactional=False)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert code_of(lambda log=log: write(log, 7, 9, transactional=False)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert log.log_end_offset == 8
+
+
+def test_markers_are_written_whatever_max_message_bytes_says() -> None:
+    """A marker has 78 bytes. The limit was lowered while the transaction was open: it could never end."""
+    log = make_log(MemoryDisk())
+    write(log, 7, 0)
+    for commit in (False, True):
+        write(log, 8, int(commit))
+        log.config = config(max_message_bytes=1)
+        assert code_of(lambda: write(log, 9, 0)) == ErrorCode.MESSAGE_TOO_LARGE
+        end(log, 8, commit=commit)
+        log.config = config()
+    assert end(log, 7, commit=True) == 5
+    assert log.first_unstable_offset == 0, "until the high watermark passes"
+    log.forget_ended(6)
+    assert log.first_unstable_offset is None
 
 
 @pytest.mark.checklist("F25")
