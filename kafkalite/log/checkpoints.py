@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, TopicId, TopicPartition
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -95,16 +95,27 @@ def _bounded(text: str, bits: int) -> int:
 
 
 _RECORDED = b"\ncompactions: recorded"
+_COPYING = b"\ncopying in leader epoch: "
 
 
-def encode_partition_metadata(topic_id: TopicId, *, records_compactions: bool) -> bytes:
-    """`records_compactions`: since the log's beginning, every compaction has been recorded (COMPACTED)."""
-    return f"version: 0\ntopic_id: {topic_id}".encode() + (_RECORDED if records_compactions else b"")
+def encode_partition_metadata(
+    topic_id: TopicId, *, records_compactions: bool, copying_in: int = NO_LEADER_EPOCH
+) -> bytes:
+    """`records_compactions`: since the log's beginning, every compaction has been recorded (COMPACTED). `copying_in`: see `LocalLog`."""
+    recorded = _RECORDED if records_compactions else b""
+    copying = _COPYING + str(copying_in).encode() if copying_in != NO_LEADER_EPOCH else b""
+    return f"version: 0\ntopic_id: {topic_id}".encode() + recorded + copying
 
 
 def records_compactions(partition_metadata: bytes) -> bool:
     """What the file says of the log; False for one that an older version has made."""
     return _RECORDED in partition_metadata
+
+
+def copying_in(partition_metadata: bytes) -> int:
+    """See `LocalLog.copying_in`."""
+    epoch = partition_metadata.partition(_COPYING)[2]
+    return int(epoch) if epoch.isdigit() and len(epoch) < 11 else NO_LEADER_EPOCH
 
 
 def decode_partition_metadata(data: bytes) -> TopicId:

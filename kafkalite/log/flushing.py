@@ -256,7 +256,8 @@ class Flusher:
             if metadata_dirty:
                 await self._sync_dir(local.directory)
         except BaseException:
-            epochs.dirty, local.metadata_dirty = epochs_dirty or epochs.dirty, metadata_dirty
+            epochs.dirty = epochs_dirty or epochs.dirty
+            local.metadata_dirty = metadata_dirty or local.metadata_dirty
             snapshots.dirty = snapshots_dirty + snapshots.dirty
             local.dir_dirty = local.dir_dirty or dir_dirty
             raise

@@ -28,7 +28,7 @@ from kafkalite.log.recovery import (
     replay,
 )
 from kafkalite.log.segment import Segment
-from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -77,7 +77,7 @@ def load_log(
     """
     names = _tidy(disk, path, disk.listdir(path))
     compacted_to = _read_compacted(disk, path, names)
-    topic_id, is_recorded = _read_metadata(disk, path, names)
+    topic_id, is_recorded, copying_in = _read_metadata(disk, path, names)
     if compacted_to is None and is_recorded:
         compacted_to = -1
     elif compacted_to is None and "compact" in config.cleanup_policy:
@@ -127,6 +127,7 @@ def load_log(
         compacted_to=-1 if compacted_to in (None, EVERYWHERE) else compacted_to,
         records_compactions=is_recorded,
         was_cut=cut < NOTHING_CUT,
+        copying_in=copying_in,
     )
     return PartitionLog(
         topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
@@ -353,16 +354,17 @@ def _take_snapshot(disk: Disk, path: str, states: ProducerStates, offset: int, s
         snapshots.append(offset)
 
 
-def _read_metadata(disk: Disk, path: str, names: list[str]) -> tuple[TopicId, bool]:
-    """The topic's id, and whether every compaction of the log has been recorded."""
+def _read_metadata(disk: Disk, path: str, names: list[str]) -> tuple[TopicId, bool, int]:
+    """The topic's id, whether every compaction of the log has been recorded, and `LocalLog.copying_in`."""
     if checkpoints.PARTITION_METADATA not in names:
-        return NO_TOPIC_ID, False
+        return NO_TOPIC_ID, False, NO_LEADER_EPOCH
     try:
         data = disk.read_file(f"{path}/{checkpoints.PARTITION_METADATA}")
-        return checkpoints.decode_partition_metadata(data), checkpoints.records_compactions(data)
+        topic_id = checkpoints.decode_partition_metadata(data)
+        return topic_id, checkpoints.records_compactions(data), checkpoints.copying_in(data)
     except checkpoints.MalformedCheckpoint as error:
         _log.warning("log.metadata_damaged", path=path, error=str(error))
-        return NO_TOPIC_ID, False
+        return NO_TOPIC_ID, False, NO_LEADER_EPOCH
 
 
 def _find_end(segment: Segment) -> bool:

@@ -15,7 +15,7 @@ from kafkalite.errors import LogClosed, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.segment import Segment
-from kafkalite.model import Buffer, TopicId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, Buffer, TopicId, TopicPartition
 from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
 
 
@@ -26,7 +26,7 @@ class LocalLog:
     """
 
     __slots__ = (
-        "_records_compactions", "_swap", "_unmarked_to", "closed", "compacted_to", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
+        "_records_compactions", "_swap", "_unmarked_to", "closed", "compacted_to", "copying_in", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
         "metadata_dirty", "metadata_unwritten", "next_offset", "path", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
@@ -45,6 +45,7 @@ class LocalLog:
         dir_dirty: bool,
         compacted_to: int = -1,
         records_compactions: bool = False,
+        copying_in: int = NO_LEADER_EPOCH,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -78,6 +79,8 @@ class LocalLog:
         #: Below this offset an older version, which does not record it, may have compacted.
         self._unmarked_to = self.next_offset if compacted_to < 0 and not records_compactions else 0
         self._records_compactions = records_compactions
+        #: The leader epoch in which a copy of the leader's log began here, from its first record on; NO_LEADER_EPOCH: it is complete.
+        self.copying_in = copying_in
 
     # --- errors -----------------------------------------------------------------------------------
 
@@ -184,10 +187,18 @@ class LocalLog:
             return
         self.disk.write_file_atomic(
             f"{self.path}/{checkpoints.PARTITION_METADATA}",
-            checkpoints.encode_partition_metadata(self.topic_id, records_compactions=self._records_compactions),
+            checkpoints.encode_partition_metadata(
+                self.topic_id, records_compactions=self._records_compactions, copying_in=self.copying_in
+            ),
             durable=False,
         )
         self.metadata_unwritten = False
+
+    def record_copying(self, leader_epoch: int) -> None:
+        """See `PartitionLog.record_copying`."""
+        self.copying_in = leader_epoch
+        self.metadata_unwritten = self.metadata_dirty = bool(self.topic_id)
+        self.write_metadata()
 
     def take_topic_id(self, topic_id: TopicId) -> None:
         """See `PartitionLog.take_topic_id`."""

@@ -69,6 +69,7 @@ class LogState:
             topic_partition, parts.topic_id, parts.segments, disk=disk, handles=handles, directory=directory, path=path,
             metadata_dirty=is_new or unclean, dir_dirty=unclean,
             compacted_to=parts.compacted_to, records_compactions=parts.records_compactions,
+            copying_in=parts.copying_in,
         )  # fmt: skip
         self._local.metadata_unwritten = is_new and bool(parts.topic_id)
         self._epochs = LeaderEpochFile(self._local, parts.epochs, dirty=unclean)
@@ -207,6 +208,11 @@ class LogState:
     def is_compacted(self) -> bool:
         """A compaction has removed offsets, here or before the batches were copied."""
         return self._local.compacted_to >= 0
+
+    @property
+    def copying_in(self) -> int:
+        """The leader epoch in which the copying of the leader's log began here; NO_LEADER_EPOCH: the log is no unfinished copy."""
+        return self._local.copying_in
 
     @property
     def cuts(self) -> int:

@@ -44,6 +44,12 @@ class PartitionLog(AppendableLog):
         """This empty log, of which no topic is known, belongs to this one. partition.metadata is written before the first batch."""
         self._local.take_topic_id(topic_id)
 
+    def record_copying(self, leader_epoch: int) -> None:
+        """This empty log is about to take a leader's records, from the first one on; or (NO_LEADER_EPOCH) it has all of them. Durable
+        before the records are."""
+        with self._local.io("recording a copy"):
+            self._local.record_copying(leader_epoch)
+
     # --- truncation -------------------------------------------------------------------------------
 
     def needs_producers(self, offset: int) -> bool:
@@ -234,6 +240,8 @@ class PartitionLog(AppendableLog):
             if epoch > self.latest_epoch:
                 self.assign_epoch_start(epoch, start)
         self._producers = other._producers
+        if other.copying_in != self.copying_in:
+            self.record_copying(other.copying_in)
         self.config = other.config
         self.events = other.events
 

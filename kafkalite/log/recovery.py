@@ -21,7 +21,7 @@ from kafkalite.log.index import AbortedTxn
 from kafkalite.log.producer_state import PreparedAppend, ProducerStates
 from kafkalite.log.segment import Segment
 from kafkalite.log.validation import marker_in
-from kafkalite.model import TopicId
+from kafkalite.model import NO_LEADER_EPOCH, TopicId
 from kafkalite.record.batch import HEADER, HEADER_SIZE, BatchHeader
 from kafkalite.telemetry.logs import get_logger
 
@@ -51,6 +51,8 @@ class LogParts:
     records_compactions: bool = False
     #: Recovery found bytes that are not records, and cut them off.
     was_cut: bool = False
+    #: See `LocalLog.copying_in`.
+    copying_in: int = NO_LEADER_EPOCH
 
 
 #: Beyond every offset.

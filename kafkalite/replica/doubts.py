@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkalite.model import NO_LEADER, NO_OFFSET, BrokerId, TopicPartition
+from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, NO_OFFSET, BrokerId, TopicPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -69,10 +69,12 @@ class DoubtfulReplicas:
 
     def copied(self, partition: Partition) -> None:
         """It has appended a fetch response of its leader. With all that the leader had when its epoch began, or a record of this epoch,
-        it has all earlier records. Records that were committed since are below the high watermark in the response."""
+        it has all earlier records. Records that were committed since are below the high watermark in the response. Raises StorageError."""
         start, log = partition.epoch_start_offset, partition.log
         has_start = start is not None and NO_OFFSET != start <= log.log_end_offset
         if partition.fetch_lag == 0 and (has_start or log.latest_epoch == partition.leader_epoch):
+            if log.copying_in != NO_LEADER_EPOCH:
+                log.record_copying(NO_LEADER_EPOCH)
             self.end(partition, "it has what its leader had")
 
     def on_metadata(self, broker_id: BrokerId) -> None:

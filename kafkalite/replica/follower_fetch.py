@@ -32,7 +32,7 @@ class FollowerFetch:
     """Appends, truncates, and moves followers' high watermarks.
 
     Args:
-        on_copied: called after each response while the replica is in doubt.
+        on_copied: called after each response while the replica is in doubt, or its copy of the leader's log is unfinished.
     """
 
     def __init__(
@@ -115,6 +115,8 @@ class FollowerFetch:
     ) -> ErrorCode:
         log = partition.log
         if records:
+            if log.first_offset == log.log_end_offset and self._may_have_deleted_keys(partition):
+                log.record_copying(partition.leader_epoch)
             info = log.append_as_follower(records)
             if info.dropped_producers:
                 self._hosted.producers_dropped(partition, info.dropped_producers)
@@ -128,11 +130,16 @@ class FollowerFetch:
             self._hosted.start_moved(partition)
         log.forget_ended(partition.follower_high_watermark)
         self._hosted.follower_advanced(partition, before, len(records))
-        if partition.is_doubtful:
+        if partition.is_doubtful or log.copying_in != NO_LEADER_EPOCH:
             self._on_copied(partition)
         if records:
             go_on()
         return ErrorCode.NONE
+
+    def _may_have_deleted_keys(self, partition: Partition) -> bool:
+        """Whether tombstones of what it is about to copy may have gone elsewhere (ADR 76)."""
+        is_outside = self._broker_id not in partition.isr or partition.is_doubtful
+        return is_outside and "compact" in partition.config.cleanup_policy
 
     def _advance(self, partition: Partition, answer: ReplicaFetchedPartition) -> bool:
         """Returns whether the log begins later than before."""

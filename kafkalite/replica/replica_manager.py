@@ -319,7 +319,10 @@ class ReplicaManager:
             return False
         partition = self.hosted.get(topic_partition)
         leader = None if partition is None else partition.leader
-        return set(state.replicas) <= set(state.isr if leader is None else leader.committed_isr)
+        if leader is None:
+            return set(state.replicas) <= set(state.isr)
+        # A replica that is added copies as soon as the leader knows it, and UpdateMetadata may come later.
+        return {*state.replicas, *leader.followers} <= set(leader.committed_isr)
 
     def producers_dropped(self, topic_partition: TopicPartition, count: int) -> None:
         """See LogHost."""

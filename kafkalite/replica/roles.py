@@ -215,14 +215,16 @@ class Roles:
         return None
 
     def _begins_again(self, partition: Partition, state: PartitionState) -> bool:
-        """Whether the log is an older copy of a compacted one, and another replica, which is in sync, leads: it would never get the
-        tombstones that have gone since (ADR 76). Outside of the ISR, as a replica on a disk that has failed (invariant F28)."""
+        """Whether another replica, which is in sync, leads, and the log is an older copy of a compacted one, or an unfinished copy that began
+        in another epoch: it would never get tombstones that have gone (ADR 76). Outside of the ISR, as a replica on a disk that has failed
+        (invariant F28)."""
+        is_of_two = partition.log.copying_in not in (NO_LEADER_EPOCH, state.leader_epoch)
         is_outside = self._identity()[0] not in (state.leader, *state.isr, *state.elr)
         return (
             is_outside
             and state.leader != NO_LEADER
             and "compact" in partition.config.cleanup_policy
-            and self._logs.pool.is_older_copy(partition.topic_partition)
+            and (is_of_two or self._logs.pool.is_older_copy(partition.topic_partition))
         )
 
     def take_log(self, partition: Partition, log: PartitionLog) -> None:

@@ -46,6 +46,10 @@ def test_partition_metadata() -> None:
     assert recorded == plain + b"\ncompactions: recorded"
     assert checkpoints.decode_partition_metadata(recorded) == topic_id
     assert [checkpoints.records_compactions(each) for each in (plain, recorded)] == [False, True]
+    copying = checkpoints.encode_partition_metadata(topic_id, records_compactions=True, copying_in=12)
+    assert [checkpoints.copying_in(each) for each in (plain, recorded, copying, copying[:-2])] == [-1, -1, 12, -1]
+    assert checkpoints.records_compactions(copying)
+    assert checkpoints.decode_partition_metadata(copying) == topic_id
     assert checkpoints.decode_partition_metadata(b"version: 0\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg\n") == topic_id
     for bad in (b"version: 9\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg", b"version: 0\ntopic_id: lb2mHQLCRYiRv", b"version: 0"):
         with pytest.raises(checkpoints.MalformedCheckpoint):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError
@@ -256,6 +258,25 @@ async def test_a_replica_in_doubt_that_has_moved_is_still_in_doubt_after_a_resta
     if not is_killed:
         await manager.close()
     assert (await host.restart()).pool.doubtful() == [T0] and host.log.directory == "/d2"
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_an_unfinished_copy_that_has_moved_is_still_one_after_a_restart(*, is_killed: bool) -> None:
+    """ADR 76. Also the other way round: one that is finished."""
+    host = Host()
+    manager = await host.start()
+    log = host.create()
+    log.record_copying(3)
+    fill(log, 10)
+    for directory, epoch in (("/d2", 3), ("/d1", -1)):
+        log = host.log
+        log.record_copying(epoch)
+        manager.moves.start(T0, directory)
+        await until(partial(lambda before: host.log is not before, log))
+        if not is_killed:
+            await manager.close()
+        manager = await host.restart()
+        assert (host.log.directory, host.log.copying_in, host.log.log_end_offset) == (directory, epoch, 10)
 
 
 async def test_a_doubt_that_is_over_does_not_come_back_with_a_move_home() -> None:
