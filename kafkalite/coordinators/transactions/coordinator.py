@@ -374,17 +374,18 @@ class TransactionCoordinator:
         """Abort transactions that are open for longer than their producer allowed, and fence the producer.
 
         The time is measured by this process's own clock, and starts again with a new coordinator: wall clocks jump, and differ between
-        nodes, by hours.
+        nodes, by hours. It starts again here where clients were sent away, too: what they asked for may have been the end.
         """
         now_s = self._services.clock.monotonic()
         async with asyncio.TaskGroup() as tasks:
             for partition in self.log.states():
+                was_heard = not self.log.sends_away(partition.index)
                 for entry in partition.slots.values():
                     known = entry.transaction
                     if known is None or not known.is_open:
                         entry.deadline_s = None
                         continue
-                    if entry.deadline_s is None:
+                    if entry.deadline_s is None or not was_heard:
                         entry.deadline_s = now_s + known.timeout_ms / 1000
                     if entry.deadline_s <= now_s:
                         tasks.create_task(self._abort(partition, entry, known))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import TRANSACTION_TOPIC, TopicPartition
 from kafkalite.protocol import wire
 
 from .conftest import Broker
@@ -227,6 +227,34 @@ async def test_an_open_transaction_outlives_a_wall_clock_that_jumps(
     later += 61
     await broker.side.transactions.abort_overdue()
     assert await producer.end(committed=True) == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("asks_again", [True, False])
+async def test_a_transaction_whose_end_was_refused_is_not_overdue(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch, *, asks_again: bool
+) -> None:
+    """The coordinator may be replaced, and sends its clients away. The time in which they are not heard does not count against them."""
+    broker = await make_broker(transaction_state_log_num_partitions=1)
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    await coordinator(client, "x", TRANSACTIONS)
+    answer = await client.ask(wire.InitProducerIdRequest("x", 60_000), 4)
+    producer.id, producer.epoch = answer.producer_id, answer.producer_epoch
+    await producer.add()
+    replaced = broker.services.partitions.replaced
+    replaced.add(TopicPartition(TRANSACTION_TOPIC, 0))
+    assert await producer.end(committed=True) == ErrorCode.NOT_COORDINATOR
+    now_s = broker.services.clock.monotonic()
+    monkeypatch.setattr(broker.services.clock, "monotonic", lambda: now_s)
+    now_s += 61
+    if asks_again:  # it is heard again before the coordinator looks
+        replaced.clear()
+    await broker.side.transactions.abort_overdue()
+    replaced.clear()
+    now_s += 59
+    await broker.side.transactions.abort_overdue()
+    assert await producer.end(committed=True) == ErrorCode.NONE
 
 
 async def test_offsets_in_a_transaction(broker: Broker) -> None:
