@@ -209,9 +209,9 @@ class LocalLog:
         self.metadata_unwritten = self.metadata_dirty = bool(topic_id)
 
     def record_copied_gap(self) -> None:
-        """Offsets are missing in the next batches; durable with the next flush."""
+        """Offsets are missing in the next batches; durable with the next flush, where 0 may become nothing, which means the same."""
         if self.compacted_to < 0:
-            self._write_compacted_to(0, durable=False)
+            self._write_compacted_to(0, durable=self._unmarked_to > 0)
 
     def record_compacted(self, end: int) -> None:
         """A compaction is about to remove offsets below `end`; durable when this returns."""
@@ -274,11 +274,13 @@ class LocalLog:
         self.segments[:] = [segment]
         segment.create()
         self.next_offset = offset
-        self._lower_compacted()
+        if self.compacted_to > offset:
+            self._write_compacted_to(offset, durable=False)
 
     def _lower_compacted(self) -> None:
         if self.compacted_to > self.next_offset:  # the next records there have not been compacted
-            self._write_compacted_to(self.next_offset, durable=False)
+            # Durable: a file whose content was lost would say that there are no holes between the segments that are left.
+            self._write_compacted_to(self.next_offset, durable=True)
 
     def take_oldest(self, count: int) -> list[str]:
         """Take `count` segments out of service: their files are renamed to *.deleted; the paths of those."""

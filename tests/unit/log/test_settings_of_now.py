@@ -10,7 +10,7 @@ import pytest
 from kafkalite.config import BrokerConfig
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.log.checkpoints import encode_partition_metadata
+from kafkalite.log.checkpoints import COMPACTED, encode_partition_metadata
 from kafkalite.log.cleaner import compact
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
@@ -233,6 +233,23 @@ async def test_what_is_cut_and_written_again_is_compacted_again() -> None:
     below = [record.key for record in read_records(everything(again)) if record.offset < active]
     assert len(below) == len(set(below)), "none of it was left out"
     await manager.close()
+
+
+async def test_how_far_a_cut_log_was_compacted_is_known_after_a_loss_of_power() -> None:
+    """The file was written and its name flushed, and its content was not. An empty one says that there were no compactions here, and the
+    first hole between two segments ended the log."""
+    disk = MemoryDisk()
+    log = make_log(disk, **COMPACT)
+    for number in range(60):
+        write(log, f"k{number}" if number % 12 == 3 else "k", f"v{number}" + "." * 60)
+    await compact(log, disk, first_dirty_offset=0, high_watermark=log.log_end_offset, now_ms=2_000)
+    log.truncate_to(40)
+    await log.flush()
+    before = offsets(log)
+    assert len(before) > 2 and log.segment_count > 2
+    end = disk.entries[f"{PATH}/{COMPACTED}"]
+    end.data[:] = end.durable
+    assert offsets(reopen(disk, **COMPACT)) == before
 
 
 async def test_a_segment_that_was_cut_off_does_not_come_back_behind_a_hole() -> None:
