@@ -26,7 +26,7 @@ class LocalLog:
     """
 
     __slots__ = (
-        "_records_compactions", "_swap", "_unmarked_to", "closed", "compacted_to", "copying_in", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
+        "_records_compactions", "_swap", "_unmarked_to", "closed", "compacted_to", "compactions", "copying_in", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
         "metadata_dirty", "metadata_unwritten", "next_offset", "path", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
@@ -64,6 +64,8 @@ class LocalLog:
         self.closed = False
         #: Counts operations, other than compactions, that cut, remove or rename segments. They make work off the loop void.
         self.cuts = 0
+        #: Counts compacted segments that have replaced others.
+        self.compactions = 0
         #: The compacted segment that is about to replace others; empty: none is.
         self._swap = ""
         #: partition.metadata and the directory itself are not durable yet.
@@ -329,6 +331,7 @@ class LocalLog:
                 self.disk.sync_dir(self.path)
             self.disk.rename(swap, cleaned.log_path)
             self.segments[first : first + len(sources)] = [cleaned]
+            self.compactions += 1
             cleaned.save_indexes()
         return True
 

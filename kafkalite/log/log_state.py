@@ -218,3 +218,8 @@ class LogState:
     def cuts(self) -> int:
         """Changes whenever segments are cut, removed or renamed, other than by `replace_segments`."""
         return self._local.cuts
+
+    @property
+    def changes(self) -> int:
+        """Changes whenever what was read below the log's end may be gone, or other records."""
+        return self._local.cuts + self._local.compactions

@@ -361,7 +361,7 @@ class ReplicaFetchHandler:
         self, log: PartitionLog, offset: Offset, limit: int, *, is_first: bool, verify: bool, may_wait: bool
     ) -> ReadInfo:
         """What the other follower has just got is not read a second time: most answers to two followers are the same."""
-        question = (log, offset, log.log_end_offset, log.cuts, limit, is_first, verify)
+        question = (log, offset, log.log_end_offset, log.changes, limit, is_first, verify)
         if self._last_question == question and self._last_read is not None:
             return self._last_read
         info = log.read(offset, limit, min_one_batch=is_first, verify=verify, may_wait=may_wait)

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.record.builder import build_batch
 from kafkalite.record.reader import read_records
 from kafkalite.replica.throttle import NO_RATE
@@ -146,3 +146,26 @@ async def test_a_leader_knows_at_once_of_a_replica_that_is_added(make_cluster: A
     assert cluster.node(1).manager.all_in_sync(TP)
     await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=1, replicas=(1, 2)))
     assert not cluster.node(1).manager.all_in_sync(TP)
+
+
+async def test_what_a_compaction_has_removed_is_not_given_to_the_next_follower(make_cluster: Any, until: Any) -> None:
+    """The leader keeps the last answer for a second follower that asks for the same."""
+    cluster = await half_copied(make_cluster, until)
+    leader = cluster.node(LEADER)
+    log = leader.partition(TP).log
+
+    def first_key() -> bytes | None:
+        info = leader.manager.serving._read_once(log, Offset(0), 1, is_first=True, verify=True, may_wait=True)
+        return next(read_records(b"".join(info.records))).key
+
+    assert first_key() == b"deleted"
+    end = log.log_end_offset
+    for epoch in (2, 3):  # all are in sync again
+        log.roll()
+        state = cluster.decide(TP, leader=LEADER, isr=(LEADER,), epoch=epoch)
+        await cluster.command(LEADER, state)
+        await announce(cluster, state, (LEADER,))
+        await leader.logs.housekeeping.cleaning_pass()
+        leader.logs.pool.dirs[log.directory].cleaned_to.clear()
+    assert log.log_end_offset == end
+    assert first_key() == b"a"
