@@ -131,9 +131,11 @@ class Rewriter:
             if not self._producers.has(header):
                 return None
             return empty_batch(header) if header.record_count else data
-        if kept.count == header.record_count and (horizon is not None or not tombstones):
+        # A tombstone's time begins with the pass that removes what it deletes: beyond the map nothing is removed yet.
+        begins = tombstones and horizon is None and header.last_offset <= self._offsets.latest_offset
+        if kept.count == header.record_count and not begins:
             return data
-        if tombstones and horizon is None:
+        if begins:
             horizon = self._new_horizon_ms
         if not tombstones:
             horizon = None

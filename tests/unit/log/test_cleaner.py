@@ -104,6 +104,28 @@ async def test_tombstones_stay_for_their_time_then_go() -> None:
     assert [record.key for record in read_records(everything(log))] == [b"b", b"c", b"d"]
 
 
+async def test_the_time_of_a_tombstone_begins_when_what_it_deletes_is_gone() -> None:
+    """A pass whose memory did not reach the tombstone began its time. A later one then removed both at once: a replica that had copied the
+    record before that pass never got the tombstone (ADR 76)."""
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    pairs = [("gone", "secret"), *((f"k{number}", "v" * 300) for number in range(6)), ("gone", None)]
+    for key, value in pairs:
+        log.append_as_leader(keyed([(key, value)]), 1)
+    log.roll()
+    reached, now_ms = 0, 2000
+    found: list[tuple[bool, bool]] = []
+    for _ in range(6):
+        reached = await clean(log, disk, dirty=reached, map_bytes=300, now_ms=now_ms)
+        kept = [record.value for record in read_records(everything(log)) if record.key == b"gone"]
+        found.append((b"secret" in kept, None in kept))
+        log.append_as_leader(keyed([("other", "v" * 1000)]), 1)
+        log.roll()
+        now_ms += 2000
+    states = list(dict.fromkeys(found))
+    assert states == [(True, True), (False, True), (False, False)]
+
+
 async def test_a_tombstone_stays_while_a_replica_is_not_in_sync() -> None:
     """That replica had copied the record before its disk was full, and went on behind the tombstone that was gone meanwhile: when it led, the key
     was back."""
