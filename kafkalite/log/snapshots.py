@@ -33,7 +33,7 @@ class ProducerSnapshots:
 
         Until then a start begins with the snapshot before.
         """
-        if len(producers) <= AT_ONCE:
+        if len(producers) <= AT_ONCE or (self.offsets and self.offsets[-1] >= offset):
             self.take_now(producers, offset)
             return
         while len(self._waiting) >= MOST_WAITING:
