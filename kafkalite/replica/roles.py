@@ -215,10 +215,11 @@ class Roles:
         return None
 
     def _begins_again(self, partition: Partition, state: PartitionState) -> bool:
-        """Whether another replica, which is in sync, leads, and the log is an older copy of a compacted one, or an unfinished copy that began
-        in another epoch: it would never get tombstones that have gone (ADR 76). Outside of the ISR, as a replica on a disk that has failed
-        (invariant F28)."""
-        is_of_two = partition.log.copying_in not in (NO_LEADER_EPOCH, state.leader_epoch)
+        """Whether another replica, which is in sync, leads, and the log is an older copy of a compacted one, or an unfinished copy of what may
+        be another leader's: it would never get tombstones that have gone (ADR 76). Outside of the ISR, as a replica on a disk that has
+        failed (invariant F28)."""
+        is_unfinished = partition.log.copying_in not in (NO_LEADER_EPOCH, state.leader_epoch)
+        is_of_two = is_unfinished and not _leads_on(state, partition)
         is_outside = self._identity()[0] not in (state.leader, *state.isr, *state.elr)
         return (
             is_outside
@@ -372,6 +373,8 @@ class Roles:
             # Producers and consumers that wait are refused with the next line, and the answer says who leads now (KIP-951).
             partition.leader_id, partition.leader_epoch = state.leader, state.leader_epoch
         self._hosted.demote(partition)
+        if partition.log.copying_in != NO_LEADER_EPOCH and _leads_on(state, partition):
+            partition.log.record_copying(state.leader_epoch)
         self._take_state(partition, state)
         if state.leader == NO_LEADER:
             self._fetchers.stop(partition.topic_partition)
@@ -413,6 +416,11 @@ class Roles:
         self._hosted.demote(partition)
         self._hosted.remove(partition)
         self._offline_replicas.forget(partition.topic_partition)
+
+
+def _leads_on(state: PartitionState, partition: Partition) -> bool:
+    """Whether the leader that the replica follows leads the next epoch, too: with the same log, as no other has led in between."""
+    return state.leader == partition.leader_id != NO_LEADER and state.leader_epoch == partition.leader_epoch + 1
 
 
 def _is_behind(state: PartitionState, partition: Partition) -> bool:

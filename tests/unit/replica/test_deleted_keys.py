@@ -65,11 +65,11 @@ async def half_copied(make_cluster: Any, until: Any) -> Any:
     return cluster
 
 
-async def go_on(cluster: Any, until: Any) -> None:
+async def go_on(cluster: Any, until: Any, epoch: int = 2) -> None:
     """The second replica leads, and the new one copies the rest from it."""
     new = cluster.node(NEW)
     new.manager.following.throttled_rate = NO_RATE
-    state = cluster.decide(TP, leader=COMPACTED, isr=(COMPACTED,), epoch=2, replicas=(LEADER, COMPACTED, NEW))
+    state = cluster.decide(TP, leader=COMPACTED, isr=(COMPACTED,), epoch=epoch, replicas=(LEADER, COMPACTED, NEW))
     for number in (COMPACTED, NEW):
         await cluster.command(number, state)
     await until(lambda: new.partition(TP).log.log_end_offset == 4)
@@ -121,6 +121,19 @@ async def test_a_complete_copy_goes_on_with_the_next_leader(make_cluster: Any, u
     assert new.partition(TP).log.log_end_offset == 4
     await go_on(cluster, until)
     assert (strays(cluster), is_there(cluster, NEW, b"deleted")) == (0, False)
+
+
+async def test_a_copy_goes_on_if_its_leader_leads_again_in_the_next_epoch(make_cluster: Any, until: Any) -> None:
+    """As each step of a move does. Behind that another leader is another leader."""
+    cluster = await half_copied(make_cluster, until)
+    new = cluster.node(NEW)
+    members = (LEADER, COMPACTED, NEW)
+    await cluster.command_all(
+        cluster.decide(TP, leader=LEADER, isr=(LEADER, COMPACTED), epoch=2, replicas=members),
+    )
+    assert (new.partition(TP).log.copying_in, new.partition(TP).log.log_end_offset, strays(cluster)) == (2, 1, 0)
+    await go_on(cluster, until, epoch=3)
+    assert (strays(cluster), is_there(cluster, NEW, b"deleted")) == (1, False)
 
 
 async def test_the_same_leader_goes_on_with_an_unfinished_copy(make_cluster: Any, until: Any) -> None:
