@@ -26,8 +26,8 @@ class LocalLog:
     """
 
     __slots__ = (
-        "_records_compactions", "_swap", "_unmarked_to", "closed", "compacted_to", "compactions", "copying_in", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
-        "metadata_dirty", "metadata_unwritten", "next_offset", "path", "segments", "sync_failed",
+        "_records_compactions", "_unmarked_to", "closed", "compacted_to", "compactions", "copying_in", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
+        "metadata_dirty", "metadata_unwritten", "next_offset", "path", "pending_swap", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ class LocalLog:
         #: Counts compacted segments that have replaced others.
         self.compactions = 0
         #: The compacted segment that is about to replace others; empty: none is.
-        self._swap = ""
+        self.pending_swap = ""
         #: partition.metadata and the directory itself are not durable yet.
         self.metadata_dirty = metadata_dirty
         #: partition.metadata does not exist yet: it is written before the first batch, or with the first flush (as in Kafka). An
@@ -316,7 +316,7 @@ class LocalLog:
         # If anything fails from here on, the segments on the disk may differ from those in memory.
         with self.io("compaction", changes=True):
             self.disk.rename(cleaned_path, swap)
-            self._swap = swap
+            self.pending_swap = swap
             if not await self._sync_swap(swap):
                 return False
             self.dir_dirty = True  # again: a flush may have synced it meanwhile
@@ -341,22 +341,22 @@ class LocalLog:
         try:
             await self.disk.run_blocking(lambda: self.disk.sync_dir(path), path)
         except OSError:
-            if self._swap == swap and not self.closed:
+            if self.pending_swap == swap and not self.closed:
                 raise
         except BaseException:  # nobody will replace anything
             if not self.closed:  # else its disk may hang
                 with suppress(OSError):
                     self.drop_swap()
             raise
-        if self._swap != swap or self.closed or self.failed:
+        if self.pending_swap != swap or self.closed or self.failed:
             return False
-        self._swap = ""
+        self.pending_swap = ""
         return True
 
     def drop_swap(self) -> None:
         """No segment is replaced now: the next start would bring back what is cut after this call. Raises OSError."""
-        if self._swap:
-            swap, self._swap = self._swap, ""
+        if self.pending_swap:
+            swap, self.pending_swap = self.pending_swap, ""
             self.dir_dirty = True
             self.disk.remove(swap)
 

@@ -220,6 +220,11 @@ class LogState:
         return self._local.cuts
 
     @property
+    def pending_swap(self) -> str:
+        """The path of a compacted segment that was about to replace others when the log was closed; empty: there is none."""
+        return self._local.pending_swap
+
+    @property
     def changes(self) -> int:
         """Changes whenever what was read below the log's end may be gone, or other records."""
         return self._local.cuts + self._local.compactions

@@ -184,7 +184,7 @@ class Reopening:
         return log
 
     def _check(self, old: PartitionLog) -> None:
-        """Changes nothing. Raises OSError, NotSound."""
+        """Changes nothing, but for a compaction that had not ended: it is given up. Raises OSError, NotSound."""
         handles = HandleCache(self._disk, 1)
         try:
             for each in old.segments:
@@ -199,6 +199,8 @@ class Reopening:
                         end = position + header.size
                     if end != each.size:
                         raise NotSound(f"{segment.log_path} is damaged at byte {end:,}")
+            if old.pending_swap:  # opening the log would finish it, and find other segments
+                self._disk.remove(old.pending_swap)
         except ApiError as error:
             raise NotSound(str(error)) from None
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 from collections.abc import AsyncIterator
@@ -10,6 +11,8 @@ import pytest
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import StorageError
+from kafkalite.log.cleaner import compact
+from kafkalite.log.loader import SWAP
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.unit.log.failing_logs import ERRNOS, T0, Host, an_error, filled
 
@@ -41,6 +44,28 @@ async def test_one_error_of_one_file_costs_nothing(host: Host, number: int) -> N
     again.append_as_leader(batch(["more"]), 1)
     await again.flush()
     assert again.log_end_offset == len(before) + 1
+
+
+async def test_one_error_while_a_compacted_segment_is_put_in_place_costs_nothing(host: Host) -> None:
+    """The second check finished the compaction, found other segments than before, and the log stayed offline."""
+    manager = await host.manager()
+    log = filled(manager)
+    log.config = dataclasses.replace(log.config, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
+    await log.flush()
+    before = values(log)
+    sync_dir = host.disk.sync_dir
+
+    def fail(path: str) -> None:
+        if manager.get(T0) is log and any(name.endswith(SWAP) for name in host.disk.listdir(log.path)):
+            manager.failures.log_failed(an_error(log, errno.EIO))
+        sync_dir(path)
+
+    host.disk.sync_dir = fail  # type: ignore[method-assign]
+    end = log.log_end_offset
+    assert await compact(log, host.disk, first_dirty_offset=0, high_watermark=end, now_ms=10**13) == 0
+    await host.verdict()
+    again = manager.get(T0)
+    assert again is not None and again is not log and values(again) == before
 
 
 async def test_what_was_not_on_the_disk_yet_is_there_too(host: Host) -> None:

@@ -138,7 +138,7 @@ def cuts_beside_a_swap(patch: Patch) -> None:
     """A cut leaves the file of a compacted segment that is about to replace what is cut: the next start brings it back."""
 
     def planted(self: LocalLog) -> None:
-        self._swap = ""
+        self.pending_swap = ""
 
     patch(LocalLog, "drop_swap", planted)
 
