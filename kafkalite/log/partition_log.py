@@ -234,12 +234,17 @@ class PartitionLog(AppendableLog):
 
     def take_over(self, other: PartitionLog) -> None:
         """This log has every batch of `other` and takes its place: epochs begun without a batch, and the producers, which
-        may know more than the batches that are left."""
+        may know more than the batches that are left. Then a snapshot is taken, and for that a segment begun: the next start believes those
+        at segments' beginnings only. Raises StorageError."""
         assert self.log_end_offset == other.log_end_offset
         for epoch, start in other.epoch_entries:
             if epoch > self.latest_epoch:
                 self.assign_epoch_start(epoch, start)
+        knows_more = len(other._producers) > len(self._producers)
         self._producers = other._producers
+        if knows_more and not self.roll():
+            with self._local.io("saving producers"):
+                self._snapshots.take(self._producers, self.log_end_offset)
         if other.copying_in != self.copying_in:
             self.record_copying(other.copying_in)
         self.config = other.config

@@ -58,6 +58,26 @@ async def test_producers_and_epochs_go_along() -> None:
     assert host.log.epoch_and_end_offset_for(1) == (1, 1)
 
 
+@pytest.mark.parametrize("is_empty", [True, False])
+async def test_producers_whose_records_are_gone_go_along_and_outlive_a_kill(*, is_empty: bool) -> None:
+    """The files that go along have only what their records say."""
+    host = Host()
+    manager = await host.start()
+    log = host.create(config(retention_ms=1))
+    log.append_as_leader(batch(["old"], producer_id=7, producer_epoch=0, base_sequence=0), 1)
+    log.roll()
+    if not is_empty:
+        log.append_as_leader(batch(["new"], producer_id=8, producer_epoch=0, base_sequence=0), 1)
+    log.delete_old_segments(1, 10**9)
+    manager.moves.start(T0, "/d2")
+    await until(lambda: host.log is not log and not manager.moves.under_way())
+    await until(lambda: host.log.synced_offset == host.log.log_end_offset)
+    await manager.offsets.save_offsets()
+    await host.restart()
+    assert (host.log.directory, host.log.first_offset) == ("/d2", 1)
+    assert sorted(host.log.active_producers()) == ([7] if is_empty else [7, 8])
+
+
 async def test_a_copy_does_not_remember_each_transaction_that_has_ended() -> None:
     host = Host()
     manager = await host.start()
