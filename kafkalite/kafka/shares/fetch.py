@@ -132,6 +132,8 @@ class ShareFetch:
         if self._fetch.has_missed:
             # There are records, but the disk has to give them first: an empty answer would say that there are none.
             rest_ms += COLD_WAIT_MS
+        elif self._terms.min_bytes <= 0 and any(led.state and led.state.can_acquire for led in self._led.values()):
+            rest_ms = 0
         if rest_ms <= 0 or not self._session.partitions or not self._wait(rest_ms):
             self._finish({}, errors)
         return False

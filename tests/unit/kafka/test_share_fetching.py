@@ -280,7 +280,10 @@ async def test_sessions(make_broker: Any) -> None:
     assert (await member.fetch(said={0: [(0, 0, [ACCEPT])]}, epoch=0)).error_code == ErrorCode.INVALID_REQUEST
     other = await group.member("m2")
     assert (await other.fetch(0)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    assert (await other.fetch(0, epoch=1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    refused = await other.fetch(0, epoch=1)
+    assert (refused.error_code, refused.acquisition_lock_timeout_ms) == (ErrorCode.SHARE_SESSION_NOT_FOUND, 0)
+    refused = await other.acknowledge((0, 0, [ACCEPT]), epoch=1)
+    assert (refused.error_code, refused.acquisition_lock_timeout_ms) == (ErrorCode.SHARE_SESSION_NOT_FOUND, 0)
     other.name = ""
     assert (await other.fetch(0)).error_code == ErrorCode.INVALID_REQUEST
     member.epoch = 0
@@ -313,6 +316,27 @@ async def test_a_long_poll_ends_when_records_come(broker: Broker) -> None:
     member.client = await broker.client()
     assert await member.code((0, 0, [ACCEPT])) == 0
     assert got(await poll) == []
+
+
+async def test_the_first_answer_of_a_session_lists_all_its_partitions(broker: Broker) -> None:
+    def listed(answer: Any) -> list[int]:
+        return [part.partition_index for topic in answer.responses for part in topic.partitions]
+
+    group = await start(broker, 2)
+    member = await group.member()
+    assert listed(await member.fetch(0, 1)) == [0, 1]
+    assert listed(await member.fetch()) == []
+    await group.produce([b"a"], partition=1)
+    assert listed(await fetched(member)) == [1]
+
+
+async def test_a_fetch_that_needs_no_bytes_does_not_wait(broker: Broker) -> None:
+    group = await start(broker)
+    member = await group.member()
+    assert got(await member.fetch(0, min_bytes=0, max_wait_ms=2**31 - 1)) == []
+    await group.produce([b"a"])
+    assert got(await member.fetch(min_bytes=0, max_wait_ms=2**31 - 1)) == [(0, 0, 1)]
+    assert got(await member.fetch(min_bytes=0, max_wait_ms=2**31 - 1)) == []
 
 
 async def test_an_acknowledgement_that_is_not_stored_is_refused_and_can_be_said_again(

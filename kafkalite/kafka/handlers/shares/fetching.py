@@ -78,11 +78,7 @@ class ShareHandlers:
             results = self._acknowledge(session, request, message)
             self._list(session, message)
         except ApiError as error:
-            return wire.ShareFetchResponse(
-                error_code=int(error.code),
-                error_message=str(error) or None,
-                acquisition_lock_timeout_ms=self._lock_ms(message),
-            )
+            return wire.ShareFetchResponse(error_code=int(error.code), error_message=str(error) or None)
         waiting = _Waiting(request, message, session, session.requests, results)
         if message.share_session_epoch == FINAL_EPOCH:
             self.sessions.close(session)
@@ -161,11 +157,7 @@ class ShareHandlers:
             session = self._session(group_id, member, request, message)
             results = self._acknowledge(session, request, message)
         except ApiError as error:
-            return wire.ShareAcknowledgeResponse(
-                error_code=int(error.code),
-                error_message=str(error) or None,
-                acquisition_lock_timeout_ms=self._lock_ms(message),
-            )
+            return wire.ShareAcknowledgeResponse(error_code=int(error.code), error_message=str(error) or None)
         if message.share_session_epoch == FINAL_EPOCH:
             self.sessions.close(session)
 
@@ -316,7 +308,10 @@ class ShareHandlers:
         response = wire.ShareFetchResponse
         leaders = CurrentLeaders(self._services, waiting.request)
         topics: dict[TopicId, list[wire.ShareFetchResponse.PartitionData]] = {}
-        for listed in dict.fromkeys((*delivered, *errors, *codes)):
+        # The first answer of a session lists all its partitions, as in Kafka.
+        is_first = waiting.message.share_session_epoch == INITIAL_EPOCH
+        asked = [(topic_id, number) for topic_id, number, _ in _acknowledged_in(waiting.message)] if is_first else []
+        for listed in dict.fromkeys((*delivered, *errors, *codes, *asked)):
             got = delivered.get(listed)
             is_moved = errors.get(listed) in MOVED or codes.get(listed) in MOVED
             leader = self._leader(leaders, listed) if is_moved else _NO_LEADER
