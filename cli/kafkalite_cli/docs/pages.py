@@ -212,6 +212,14 @@ _SERVICES = (
         ),
     ),
     (
+        "Java clients 2.4.1, 2.8.2, 3.0.2, 3.5.2, 3.9.1",
+        "By hand: transactions of which each fifth is aborted first, two copiers in one group (offsets in transactions), an idempotent producer, while nodes are killed with -9: 3,000 of 3,000 records once and in order in each topic.",
+    ),
+    (
+        "Bytewax 0.21 (librdkafka), rsyslog 8.2302 (omkafka, imkafka)",
+        "By hand, while nodes are killed with -9. Bytewax copies 6,000 records, killed three times and started again from its recovery store; rsyslog sends 8,000 lines of a file and reads them in a group: each once and in order.",
+    ),
+    (
         "Kafka Streams 4.3.1",
         "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances restart without their state, from changelogs that the cleaner has compacted. Repartition topics are purged (DeleteRecords).",
     ),
