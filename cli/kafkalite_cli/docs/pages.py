@@ -212,7 +212,7 @@ _SERVICES = (
         ),
     ),
     (
-        "Java clients 2.4.1, 2.8.2, 3.0.2, 3.5.2, 3.9.1",
+        "Java clients 2.1.1, 2.4.1, 2.8.2, 3.0.2, 3.5.2, 3.9.1",
         "By hand: transactions of which each fifth is aborted first, two copiers in one group (offsets in transactions), an idempotent producer, while nodes are killed with -9: 3,000 of 3,000 records once and in order in each topic.",
     ),
     (
