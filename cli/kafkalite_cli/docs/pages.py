@@ -217,7 +217,7 @@ _SERVICES = (
     ),
     (
         "Bytewax 0.21 (librdkafka), rsyslog 8.2302 (omkafka, imkafka)",
-        "By hand, while nodes are killed with -9. Bytewax copies 6,000 records, killed three times and started again from its recovery store; rsyslog sends 8,000 lines of a file and reads them in a group: each once and in order.",
+        "By hand, while nodes are killed with -9. Bytewax copies 6,000 records, killed three times and started again from its recovery store; each record arrives once and in order. rsyslog sends 8,000 lines of a file, each once and in order, and reads 8,000 lines in a group (their content was not compared).",
     ),
     (
         "Kafka Streams 4.3.1",
