@@ -95,7 +95,7 @@ async def test_what_only_later_replicas_have_is_neither_hidden_nor_removed(
     settings: dict[str, object] = {**SETTINGS, "stray.max.fraction.percent": 100 if is_set_aside else 50}
     with ProcessCluster(tmp_path, nodes=4, settings=settings) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
-            assignment = {0: (BrokerId(1), BrokerId(2))}
+            assignment: dict[int, tuple[BrokerId, ...]] = {0: (BrokerId(1), BrokerId(2))}
             (result,) = await client.create_topics([NewTopic("t", assignment=assignment)])
             assert result.error == 0, result
             await write(client, 0, 100)

@@ -143,7 +143,7 @@ async def test_a_stray_that_is_later_than_zookeeper_is_kept(two_disks, state_epo
     others = {key.partition: (BrokerId(2), BrokerId(3)) for key in KEYS}
     cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, others))))
     state = PartitionState(
-        *away[0], TOPIC_ID, ControllerEpoch(1), BrokerId(2), LeaderEpoch(state_epoch), (BrokerId(2), BrokerId(3)),
+        away[0].topic, away[0].partition, TOPIC_ID, ControllerEpoch(1), BrokerId(2), LeaderEpoch(state_epoch), (BrokerId(2), BrokerId(3)),
         PartitionEpoch(1), (BrokerId(2), BrokerId(3)),
     )  # fmt: skip
     node.manager.metadata.apply(
