@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +17,45 @@ if TYPE_CHECKING:
 _WITH_URI = {"rest": "http://host:8181", "hive": "thrift://host:9083", "sql": "postgresql+psycopg2://host/db"}
 #: What pyarrow opens, which keeps checkpoints and writes plain files.
 _ARROW = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
+#: Their addresses begin so.
+_SCHEMES = {"rest": r"https?://.", "hive": r"thrift://.", "sql": r"[a-z0-9+]+://"}
+_WITH_BUCKET = ("s3", "s3a", "s3n", "gs", "gcs", "oss")
+#: A URI with a slash too few, which would be a directory `s3:` here.
+_ONE_SLASH = re.compile(r"(file|s3a?|s3n|gs|gcs|hdfs|abfss?|az|wasbs?|oss):(?!//)")
+_NUMBER, _BOOLEAN = (r"[0-9]{1,18}", "a whole number"), ("true|false", "true or false")
+#: Names -> the values that they may have, and how these are called.
+_ICEBERG_PROPERTIES = {
+    "format-version": ("[12]", "1 or 2"),
+    r"write\.format\.default": ("parquet", "parquet"),
+    r"write\.parquet\.compression-codec": (
+        "zstd|gzip|snappy|lz4|brotli|uncompressed|none",
+        "zstd, gzip, snappy, lz4, brotli or uncompressed",
+    ),
+    r"(write|commit|history)\..*(-bytes|-limit|-ms|-level|-retries|-to-merge|-max|-to-keep)": _NUMBER,
+    r"(write|commit)\..*\.enabled": _BOOLEAN,
+}
+_DELTA_PROPERTIES = {
+    r"delta\.(appendOnly|enableChangeDataFeed|enableDeletionVectors|autoOptimize\..*)": _BOOLEAN,
+    r"delta\.(checkpointInterval|targetFileSize)": (r"[1-9][0-9]{0,17}", "a whole number from 1 on"),
+    r"delta\.dataSkippingNumIndexedCols": (r"-1|[0-9]{1,9}", "a whole number, or -1 for all columns"),
+    r"delta\.(logRetentionDuration|deletedFileRetentionDuration)": (
+        r"(?i)interval \d+ (nanosecond|microsecond|millisecond|second|minute|hour|day|week)s?",
+        '"interval 7 days"',
+    ),
+    r"delta\.columnMapping\.mode": ("none", "none: files are written with the columns' names"),
+}
 _DELTA = (*_ARROW, "s3a", "az", "azure", "adl", "https")
 _ICEBERG = (*_ARROW, "s3a", "s3n", "oss", "wasb", "wasbs", "hf")
 
 
 def problems_around(pipeline: Pipeline) -> list[str]:
     """A line for each mistake that is found without Spark and without a connection."""
-    return [*missing_functions(pipeline), *_wrong_places(pipeline), *_catalogs_without_address(pipeline)]
+    return [
+        *missing_functions(pipeline),
+        *_wrong_places(pipeline),
+        *_wrong_catalogs(pipeline),
+        *_wrong_properties(pipeline),
+    ]
 
 
 def _wrong_places(pipeline: Pipeline) -> list[str]:
@@ -35,7 +69,10 @@ def _wrong_places(pipeline: Pipeline) -> list[str]:
             places.append((f"sinks[{number}].warehouse", sink.warehouse, _ICEBERG))
     problems = []
     for key, place, known in places:
-        scheme, separator, _ = place.partition("://")
+        scheme, separator, rest = place.partition("://")
+        if (problem := _no_place(place, scheme, rest)) is not None:
+            problems.append(f"{key}: {problem}")
+            continue
         if not separator and (file := _file_on_the_way(Path(pipeline.place(place)))) is not None:
             problems.append(f"{key}: {file} is a file, and a directory is needed there")
         if separator and scheme not in known:
@@ -43,26 +80,90 @@ def _wrong_places(pipeline: Pipeline) -> list[str]:
     return problems
 
 
+def _no_place(place: str, scheme: str, rest: str) -> str | None:
+    """What is wrong with the text of a path or URI; None: nothing."""
+    if (found := _ONE_SLASH.match(place)) is not None and not rest:
+        return f"{place!r} is neither a path nor a URI: {found[1]}://…"
+    if place.startswith(("~", "$")):
+        return f"{place!r} would be a directory of that name, for nothing is put in for ~ and $: write the whole path"
+    if scheme in _WITH_BUCKET and not rest.strip("/"):
+        return f"{place} names no bucket: {scheme}://bucket/path"
+    return None
+
+
 def _file_on_the_way(place: Path) -> Path | None:
     """The file, if any, in whose place there would have to be a directory."""
     return next((each for each in (place, *place.parents) if each.exists() and not each.is_dir()), None)
 
 
-def _catalogs_without_address(pipeline: Pipeline) -> list[str]:
+def _wrong_catalogs(pipeline: Pipeline) -> list[str]:
     problems = []
     for number, sink in enumerate(pipeline.sinks, 1):
-        if not isinstance(sink, IcebergSink) or not sink.catalog or "uri" in sink.catalog:
+        if not isinstance(sink, IcebergSink):
+            continue
+        if not sink.catalog:
+            if "://" in sink.warehouse:
+                problems.append(
+                    f"sinks[{number}].catalog: is missing: without it the catalog is SQLite in a local warehouse, "
+                    f"not in {sink.warehouse}"
+                )
             continue
         name = sink.catalog.get("name", "default")
         configured = _pyiceberg_configuration(name)
         kind = sink.catalog.get("type") or configured.get("type", "")
-        if "uri" in configured or (kind and kind not in _WITH_URI):
-            continue
         example = _WITH_URI.get(kind, _WITH_URI["rest"])
-        problems.append(
-            f'sinks[{number}].catalog.uri: is missing: "{example}", or pyiceberg\'s configuration of catalog {name}'
-        )
+        uri = sink.catalog.get("uri", configured.get("uri"))
+        if uri is None and (not kind or kind in _WITH_URI):
+            problems.append(
+                f'sinks[{number}].catalog.uri: is missing: "{example}", or pyiceberg\'s configuration of catalog {name}'
+            )
+        elif uri is not None and kind in _SCHEMES and not re.match(_SCHEMES[kind], uri):
+            problems.append(f'sinks[{number}].catalog.uri: is not the address of a {kind} catalog, such as "{example}"')
     return problems
+
+
+def _wrong_properties(pipeline: Pipeline) -> list[str]:
+    """Of tables: what pyiceberg and deltalake would refuse at the first batch, or would write into the table unread."""
+    problems = []
+    for number, sink in enumerate(pipeline.sinks, 1):
+        if isinstance(sink, IcebergSink | DeltaSink):
+            check = _wrong_iceberg_property if isinstance(sink, IcebergSink) else _wrong_delta_property
+            for name, value in sink.properties.items():
+                if (problem := check(name, value)) is not None:
+                    problems.append(f"sinks[{number}].properties.{name}: {problem}")
+            if isinstance(sink, DeltaSink) and sink.key and sink.properties.get("delta.appendOnly") == "true":
+                problems.append(f"sinks[{number}].properties.delta.appendOnly: rows of a table with a key are replaced")
+    return problems
+
+
+def _wrong_iceberg_property(name: str, value: str) -> str | None:
+    if name.startswith("kafkalite."):
+        return "this name is the pipeline's own"
+    for pattern, (right, example) in _ICEBERG_PROPERTIES.items():
+        if re.fullmatch(pattern, name) and not re.fullmatch(right, value):
+            return f"must be {example}, not {value!r}"
+    return None
+
+
+def _wrong_delta_property(name: str, value: str) -> str | None:
+    for pattern, (right, example) in _DELTA_PROPERTIES.items():
+        if re.fullmatch(pattern, name) and not re.fullmatch(right, value):
+            return f"must be {example}, not {value!r}"
+    try:
+        import pyarrow as pa
+        from deltalake import DeltaTable, Schema
+        from deltalake.exceptions import DeltaError
+    except ImportError:
+        return None
+    columns = Schema.from_arrow(pa.schema([("column", pa.int64())]))
+    try:  # deltalake refuses names that it does not know before it looks at the place
+        DeltaTable.create(f"memory:///{uuid.uuid4().hex}", columns, configuration={name: value})
+    except DeltaError as error:
+        if "parsing property" in str(error):
+            return "deltalake knows no such property of a table"
+        if "is invalid, valid values are" in str(error):
+            return str(error).partition(": ")[2].removeprefix("Generic delta kernel error: ")
+    return None
 
 
 def _pyiceberg_configuration(name: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,9 +58,15 @@ def own(pipeline: Pipeline) -> Place:
 
 
 def supervise(
-    pipeline: Pipeline, spark: SparkSession, on_progress: Callable[[PipelineProgress], None] = lambda _: None
+    pipeline: Pipeline,
+    spark: SparkSession | Callable[[], SparkSession],
+    on_progress: Callable[[PipelineProgress], None] = lambda _: None,
 ) -> int:
-    """Run the pipeline until it ends, fails or is asked to stop. 0, or PipelineError with one line on what failed."""
+    """Run the pipeline until it ends, fails or is asked to stop. 0, or PipelineError with one line on what failed.
+
+    Args:
+        spark: the session, or what starts one. Meanwhile the state is "starting"; nothing starts if the pipeline runs already.
+    """
     from kafkalite_pipelines.run import start
 
     place = own(pipeline)
@@ -73,12 +79,15 @@ def supervise(
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "started": _now(),
-            "state": "running",
+            "state": "starting",
         }
         place.write(_RUN, json.dumps(run))
         try:
-            query = start(pipeline, spark, results.append)
-            if is_remote(spark):
+            session = spark() if callable(spark) else spark
+            query = start(pipeline, session, results.append)
+            run["state"] = "running"
+            place.write(_RUN, json.dumps(run))
+            if is_remote(session):
                 _watch(query, place, run, _Received(pipeline), on_progress)
             else:
                 _watch(query, place, run, results, on_progress)
@@ -193,22 +202,25 @@ def status(pipeline: Pipeline) -> dict[str, Any] | None:
     run = own(pipeline).read_json(_RUN)
     if run is None:
         return None
-    if run["state"] == "running" and run["host"] == socket.gethostname() and not _alive(run["pid"]):
+    if is_active(run) and run["host"] == socket.gethostname() and not _alive(run["pid"]):
         run["state"] = "dead"
     return dict(run)
+
+
+def is_active(run: Mapping[str, Any] | None) -> bool:
+    """Whether a process runs the pipeline, or starts Spark for it, by what it wrote last."""
+    return run is not None and run["state"] in ("starting", "running")
 
 
 def request_stop(pipeline: Pipeline, timeout_s: float) -> bool:
     """Ask the pipeline that runs to stop, and wait. Whether it has stopped; True also if none ran."""
     place = own(pipeline)
-    found = status(pipeline)
-    if found is None or found["state"] != "running":
+    if not is_active(status(pipeline)):
         return True
     place.write(_STOP, _now())
     give_up = time.monotonic() + timeout_s
     while time.monotonic() < give_up:
-        found = status(pipeline)
-        if found is None or found["state"] != "running":
+        if not is_active(status(pipeline)):
             return True
         time.sleep(0.2)
     return False

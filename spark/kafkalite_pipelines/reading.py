@@ -31,7 +31,7 @@ from kafkalite_pipelines.reading_whole import check_whole
 from kafkalite_pipelines.redaction import secrets_in, without
 from kafkalite_pipelines.sections import Section, kind, shown
 from kafkalite_pipelines.sinks.partitions import PARTITION_BY
-from kafkalite_pipelines.sql import reads_input
+from kafkalite_pipelines.sql import no_query, reads_input
 
 #: What a pipeline, a topic and an Iceberg table may be called.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -42,7 +42,10 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _PORT, _PARTITION = re.compile(r"[0-9]{1,5}"), re.compile(r"[0-9]{1,10}")
 #: A name or an IPv4 address, or an IPv6 address in brackets.
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")
-_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
+_THREADS = r"(\*|[1-9][0-9]*)"
+_MASTER = re.compile(
+    rf"local(\[{_THREADS}(, *[0-9]+)?\])?|local-cluster\[.+\]|spark://[^\s,/:]+:[0-9]+(,[^\s,/:]+:[0-9]+)*|yarn|k8s://.+"
+)
 SINKS = ("iceberg", "delta", "parquet", "topic")
 #: The key that says where a sink writes.
 _PLACES = {"iceberg": "table", "delta": "path", "parquet": "path", "topic": "topic"}
@@ -282,7 +285,9 @@ def _step(section: Section) -> Step | None:
     if (sql is None) == (function is None):
         return None
     if sql is not None:
-        if not reads_input(sql):
+        if (problem := no_query(sql)) is not None:
+            section.problem("sql", problem)
+        elif not reads_input(sql):
             section.problem("sql", "reads from input, the rows of the step before: SELECT … FROM input")
         return SqlStep(sql)
     assert function is not None

@@ -20,6 +20,13 @@ from kafkalite_pipelines.sinks.partitions import PARTITION_BY, partition_field
 _OWN = {"_topic": "string", "_partition": "int", "_offset": "bigint", "_timestamp": "timestamp"}
 _RAW = {"key": "binary", "value": "binary", "headers": "array<struct<key:string,value:binary>>"}
 _NESTED = ("array", "map", "struct")
+#: Settings of Spark's that a pipeline sets itself.
+_SPARK_INSTEAD = {
+    "spark.master": "it is the key master of the file",
+    "spark.remote": "a Spark Connect server is chosen by `run --remote`",
+    "spark.submit.deployMode": "the driver runs on the host of `run`",
+    "spark.sql.streaming.checkpointLocation": "it is the key checkpoint of the file",
+}
 
 
 def check_whole(pipeline: Pipeline, top: Section) -> None:
@@ -70,7 +77,7 @@ def _check_places(pipeline: Pipeline, top: Section) -> None:
         elif _is_inside(checkpoint, path):
             top.problem("checkpoint", f"is inside the path of sinks[{number}]")
         for other, outer in paths.items():
-            if _is_inside(path, outer):
+            if other != number and _is_inside(path, outer):
                 top.problem(f"sinks[{number}].path", f"is inside the path of sinks[{other}]")
 
 
@@ -93,8 +100,10 @@ def _check_spark(pipeline: Pipeline, top: Section) -> None:
     for name in pipeline.spark:
         if not name.startswith("spark."):
             whole = f"spark.{name}"
-            instead = "it is the key master of the file" if name == "master" else f'write "{whole}" = …'
+            instead = _SPARK_INSTEAD.get(whole, f'write "{whole}" = …')
             top.problem(f"spark.{name}", f"the names of Spark's settings begin with spark.; {instead}")
+        elif name in _SPARK_INSTEAD:
+            top.problem(f"spark.{name}", f"has no effect here; {_SPARK_INSTEAD[name]}")
 
 
 def _finds_columns(pipeline: Pipeline) -> bool:

@@ -10,6 +10,21 @@ _TOKENS = re.compile(
 )
 
 
+_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_QUERY = re.compile(r"[\s(]*(SELECT|WITH|FROM|TABLE|VALUES|MAP|REDUCE)\b", re.IGNORECASE)
+
+
+def no_query(sql: str) -> str | None:
+    """Why this is not one query, by its first word and its end; None: it may be one. Only Spark knows the grammar."""
+    bare = _TOKENS.sub(lambda found: " " if _COMMENTS.fullmatch(found[0]) else "input" if found["input"] else "x", sql)
+    if _QUERY.match(bare) is None:
+        first = next(iter(bare.split()), "")
+        return f"a step is a query, SELECT … FROM input, and not {first[:40] or 'a comment'}"
+    if bare.rstrip().rstrip(";").count(";"):
+        return "a step is one query, and there is a semicolon within; each query has a [[steps]] of its own"
+    return None
+
+
 def reads_input(sql: str) -> bool:
     return any(found["input"] for found in _TOKENS.finditer(sql))
 

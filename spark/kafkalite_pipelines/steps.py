@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,13 @@ _STATEFUL = {
     "Aggregate": "groups rows", "Deduplicate": "removes duplicates", "Distinct": "removes duplicates",
     "Window": "uses a window function", "GlobalLimit": "has a LIMIT",
 }  # fmt: skip
+#: Their names are their own.
+_SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+#: Values that nobody can call.
+_VALUES = (
+    *(ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set),
+    *(ast.ListComp, ast.DictComp, ast.SetComp, ast.AnnAssign),
+)
 
 
 def check_stateless(rows: DataFrame) -> None:
@@ -126,15 +133,64 @@ def _missing_function(name: str, directory: Path) -> str | None:
             return None
         return f"there is no module {package}: neither {beside.name} beside the file, nor installed in this Python"
     try:
-        nodes = list(ast.walk(ast.parse(beside.read_bytes())))
+        module = ast.parse(beside.read_bytes())
     except (SyntaxError, ValueError) as error:
         line = f" line {error.lineno}," if isinstance(error, SyntaxError) else ""
         return f"{beside.name} is not Python:{line} {getattr(error, 'msg', error)}"
-    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    names |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    imported_names = [alias for node in nodes if isinstance(node, ast.ImportFrom | ast.Import) for alias in node.names]
-    names |= {alias.asname or alias.name for alias in imported_names}
-    if function_name in names or names & {"*", "__getattr__"}:
+    names = _module_names(module.body)
+    if function_name not in names:
+        if names.keys() & {"*", "__getattr__"} or _is_global_elsewhere(module, function_name):
+            return None
+        close = difflib.get_close_matches(function_name, names, 1)
+        return f"{beside.name} has no function {function_name}" + (f"; did you mean {close[0]}?" if close else "")
+    wrong = [_no_step(node) for node in names[function_name]]
+    return None if None in wrong else f"{function_name} in {beside.name} {wrong[-1]}"
+
+
+def _module_names(body: Iterable[ast.stmt]) -> dict[str, list[ast.AST]]:
+    """Name of the module -> what may be bound to it: definitions, values, imports. Branches count, functions' own names do not."""
+    names: dict[str, list[ast.AST]] = {}
+    for node in _module_level(body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                names.setdefault(alias.asname or alias.name.partition(".")[0], []).append(node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                value = node.value if isinstance(target, ast.Name) else None
+                for each in ast.walk(target):
+                    if isinstance(each, ast.Name):
+                        names.setdefault(each.id, []).append(value or node)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.setdefault(node.id, []).append(node)
+    return names
+
+
+def _module_level(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Nodes whose names are the module's."""
+    for node in body:
+        yield node
+        if not isinstance(node, _SCOPES | ast.Assign | ast.AnnAssign):
+            yield from _module_level(ast.iter_child_nodes(node))
+
+
+def _is_global_elsewhere(module: ast.Module, name: str) -> bool:
+    return any(isinstance(node, ast.Global) and name in node.names for node in ast.walk(module))
+
+
+def _no_step(node: ast.AST) -> str | None:
+    """Why it cannot be called with a DataFrame; None: it can, or only running the module would show that."""
+    if isinstance(node, ast.AsyncFunctionDef):
+        return "is async: a step is a plain function"
+    if isinstance(node, _VALUES):
+        return "is no function"
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list:
         return None
-    close = difflib.get_close_matches(function_name, names, 1)
-    return f"{beside.name} has no function {function_name}" + (f"; did you mean {close[0]}?" if close else "")
+    given = node.args
+    positional = len(given.posonlyargs) + len(given.args)
+    needed = positional - len(given.defaults)
+    if needed > 1 or (positional == 0 and given.vararg is None) or None in given.kw_defaults:
+        return "must take one argument, a DataFrame"
+    return None

@@ -19,6 +19,8 @@ from kafkalite_cli.output import Output
 from kafkalite_cli.parameters import Real, Whole
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from kafkalite_pipelines import Pipeline
 
 _FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -162,7 +164,7 @@ def run(file: Path, *, once: bool, master: str | None, remote: str | None, print
         raise click.UsageError(f"--remote: must be the URL of a Spark Connect server, sc://host:15002, not {remote!r}")
     if once and master is not None:
         raise click.UsageError('--once needs trigger = "available-now" in the file if spark-submit runs it')
-    described = _loaded(file, once=once)
+    described = _loaded(file, once=once, runs_here=master is None and remote is None and not print_command)
     if master is not None or print_command:
         command = submit_command(described, file.resolve(), master or "spark://HOST:7077")
         click.echo(command.shown())
@@ -239,12 +241,12 @@ def stop(file: Path, timeout_s: float) -> None:
     \b
       kafkalite pipeline stop flights.toml
     """
-    from kafkalite_pipelines.control import request_stop
+    from kafkalite_pipelines.control import is_active, request_stop
     from kafkalite_pipelines.control import status as last_run
 
     described = _loaded(file)
     found = last_run(described)
-    if found is None or found["state"] != "running":
+    if not is_active(found):
         state = "it was never started" if found is None else f"its state is {found['state']}"
         click.echo(f"{described.name} does not run: {state}")
         return
@@ -255,14 +257,17 @@ def stop(file: Path, timeout_s: float) -> None:
     click.echo("stopped")
 
 
-def _loaded(file: Path, *, once: bool = False) -> Pipeline:
-    """The pipeline, or every mistake on a line of its own and exit code 2."""
+def _loaded(file: Path, *, once: bool = False, runs_here: bool = False) -> Pipeline:
+    """The pipeline, or every mistake on a line of its own and exit code 2. `runs_here`: also those that this host shows."""
     import dataclasses
 
     from kafkalite_pipelines import PipelineError, load
+    from kafkalite_pipelines.checking import problems_around
 
     try:
         described = load(file)
+        if runs_here and (problems := problems_around(described)):
+            raise PipelineError(*problems)
     except PipelineError as error:
         for problem in error.problems[:-1]:
             click.echo(f"{file}: {problem}", err=True)
@@ -276,12 +281,14 @@ def _run(described: Pipeline, remote: str | None, *, as_json: bool) -> None:
     from kafkalite_pipelines.session import session
 
     view = progress_view(described, as_json=as_json)
-    with view:
-        spark = session(described, remote=remote, log_file=_log_file(described))
-        try:
-            supervise(described, spark, view.show)
-        finally:
-            spark.stop()
+    with view, contextlib.ExitStack() as at_the_end:
+
+        def start() -> SparkSession:
+            spark = session(described, remote=remote, log_file=_log_file(described))
+            at_the_end.callback(spark.stop)
+            return spark
+
+        supervise(described, start, view.show)
 
 
 def _log_file(described: Pipeline) -> Path | None:
@@ -358,7 +365,7 @@ def backfill(
     from kafkalite_cli.pipeline.targets import label, targets
     from kafkalite_pipelines.backfill import backfill_of
 
-    described = _loaded(file)
+    described = _loaded(file, runs_here=True)
     sinks = targets(described, table, path, topic, same_sinks=same_sinks)
     chosen = label(name, "backfill", table or path or topic or "same")
     _run_range(backfill_of(described, chosen, sinks), begin, end, rate, batch_records, as_json=as_json)

@@ -118,7 +118,7 @@ class DeltaSinkTable:
         schema = arrow_schema(rows)
         table = self.table()
         if table is None:
-            return DeltaTable.create(
+            table = DeltaTable.create(
                 self.location,
                 schema=DeltaSchema.from_arrow(schema),
                 mode="ignore",
@@ -126,11 +126,20 @@ class DeltaSinkTable:
                 storage_options=self.storage or None,
                 configuration=dict(self.sink.properties) or None,
             )
+            self._check_names(table)
+            return table
+        self._check_names(table)
         partitioned = table.metadata().partition_columns
         if partitioned != [field.name for field in self.fields]:
             wanted = ", ".join(field.name for field in self.fields) or "nothing"
             raise PipelineError(f"{self.name} is partitioned by {', '.join(partitioned) or 'nothing'}, not by {wanted}")
         return self._evolved(table, schema)
+
+    def _check_names(self, table: DeltaTable) -> None:
+        """Raises PipelineError: the table's files call its columns otherwise. Readers would see null in all of our rows."""
+        mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        if mode != "none":
+            raise PipelineError(f"{self.name} has delta.columnMapping.mode = {mode}, which a pipeline cannot write")
 
     def _evolved(self, table: DeltaTable, schema: pa.Schema) -> DeltaTable:
         import pyarrow as pa

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     try:
         pipeline = load(Path(arguments[0]))
         secrets = secrets_of(pipeline)
-        return control.supervise(pipeline, SparkSession.builder.getOrCreate())
+        return control.supervise(pipeline, SparkSession.builder.getOrCreate)
     except KafkaliteError as error:
         for line in error.problems if isinstance(error, PipelineError) else (str(error),):
             print(f"kafkalite: {without(secrets, line)}", file=sys.stderr)

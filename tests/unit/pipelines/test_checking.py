@@ -37,6 +37,13 @@ def table(**catalog: str) -> dict[str, Any]:
         (table(type="rest", name="configured"), None),
         (table(type="glue"), None),
         (table(uri="http://localhost:8181"), None),
+        (table(type="rest", uri="localhost:8181"), 'sinks[1].catalog.uri: is not the address of a rest catalog, such as "http://host:8181"'),
+        (table(type="hive", uri="http://h:9083"), 'sinks[1].catalog.uri: is not the address of a hive catalog, such as "thrift://host:9083"'),
+        (table(type="sql", uri="a.db"), 'sinks[1].catalog.uri: is not the address of a sql catalog, such as "postgresql+psycopg2://host/db"'),
+        ({"format": "iceberg", "table": "t", "warehouse": "s3://b/w"}, "sinks[1].catalog: is missing: without it the catalog is SQLite in a local warehouse, not in s3://b/w"),
+        ({"format": "delta", "path": "s3:/b/a"}, "sinks[1].path: 's3:/b/a' is neither a path nor a URI: s3://…"),
+        ({"format": "delta", "path": "s3://"}, "sinks[1].path: s3:// names no bucket: s3://bucket/path"),
+        ({"format": "parquet", "path": "~/a"}, "sinks[1].path: '~/a' would be a directory of that name, for nothing is put in for ~ and $: write the whole path"),
     ],
 )  # fmt: skip
 def test_places_and_catalogs(sink: dict[str, Any], line: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +71,37 @@ def test_a_file_where_a_directory_is_needed(
     (tmp_path / "taken").touch()
     line = f"{key}: {tmp_path / 'taken'} is a file, and a directory is needed there"
     assert problems_around(parse(described(sink, **more), tmp_path)) == [line]
+
+
+def iceberg(value: object, name: str = "format-version") -> dict[str, Any]:
+    return {"format": "iceberg", "table": "t", "properties": {name: value}}
+
+
+def delta(value: object, name: str, **more: Any) -> dict[str, Any]:
+    return {"format": "delta", "path": "t", "properties": {name: value}, **more}
+
+
+@pytest.mark.parametrize(
+    ("sink", "line"),
+    [
+        (iceberg(9), "format-version: must be 1 or 2, not '9'"),
+        (iceberg("orc", "write.format.default"), "write.format.default: must be parquet, not 'orc'"),
+        (iceberg("many", "write.parquet.row-group-limit"), "write.parquet.row-group-limit: must be a whole number, not 'many'"),
+        (iceberg("x", "kafkalite.pipeline.p"), "kafkalite.pipeline.p: this name is the pipeline's own"),
+        (iceberg("x", "owner"), None),
+        (iceberg(536870912, "write.target-file-size-bytes"), None),
+        (delta("true", "delta.apendOnly"), "delta.apendOnly: deltalake knows no such property of a table"),
+        (delta("maybe", "delta.appendOnly"), "delta.appendOnly: must be true or false, not 'maybe'"),
+        (delta(True, "delta.appendOnly"), None),
+        (delta(True, "delta.appendOnly", key=["id"]), "delta.appendOnly: rows of a table with a key are replaced"),
+        (delta("soon", "delta.logRetentionDuration"), "delta.logRetentionDuration: must be \"interval 7 days\", not 'soon'"),
+        (delta("interval 30 days", "delta.logRetentionDuration"), None),
+        (delta(9, "delta.minWriterVersion"), "delta.minWriterVersion: delta.minWriterVersion = '9' is invalid, valid values are ['2','3','4','5','6','7']"),
+        (delta("name", "delta.columnMapping.mode"), "delta.columnMapping.mode: must be none: files are written with the columns' names, not 'name'"),
+    ],
+)  # fmt: skip
+def test_properties_of_tables(sink: dict[str, Any], line: str | None) -> None:
+    """What the libraries refuse, they refused at the first batch; some wrong values they wrote into the table."""
+    more = {"decode": {"schema": {"id": "long"}}}
+    found = problems_around(parse(described(sink, **more)))
+    assert found == ([] if line is None else [f"sinks[1].properties.{line}"])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from kafkalite_cli.pipeline.command import pipeline
 from kafkalite_pipelines import PipelineError, load
-from kafkalite_pipelines.control import own, supervise
+from kafkalite_pipelines.control import own, request_stop, status, supervise
 from kafkalite_pipelines.template import template
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -97,3 +102,37 @@ def test_a_checkpoint_of_another_pipeline(file: Path) -> None:
         PipelineError, match=r"checkpoint: .*/flights is that of pipeline other; flights needs one of its own"
     ):
         supervise(load(file), object())
+
+
+def test_a_pipeline_whose_spark_starts_is_starting(file: Path) -> None:
+    """It was said to be new, and `stop` found nothing to stop: Spark takes a minute on a busy host."""
+    described = load(file)
+    seen = []
+
+    def start() -> SparkSession:
+        seen.append((status(described) or {})["state"])
+        seen.append(request_stop(described, 0.0))
+        with pytest.raises(PipelineError, match="flights runs already"):
+            supervise(described, lambda: pytest.fail("a second Spark starts"))
+        raise PipelineError("no Java")
+
+    with pytest.raises(PipelineError, match="no Java"):
+        supervise(described, start)
+    assert seen == ["starting", False]
+    last = status(described) or {}
+    assert (last["state"], last["error"]) == ("failed", "no Java")
+
+
+def test_a_start_that_was_killed_is_dead(file: Path) -> None:
+    run = {"name": "flights", "state": "starting", "host": socket.gethostname(), "pid": 2**22 + 1}
+    own(load(file)).write("run.json", json.dumps(run))
+    assert (status(load(file)) or {})["state"] == "dead"
+
+
+@pytest.mark.parametrize("words", [["run"], ["backfill", "--from=earliest", "--table=again"]])
+def test_what_check_would_find_is_found_before_spark_starts(words: list[str], file: Path) -> None:
+    """The first batch found it, a minute later."""
+    with file.open("a") as more:
+        more.write('\n[[steps]]\npython = "nowhere:clean"\n')
+    result = CliRunner().invoke(pipeline, [words[0], str(file), *words[1:]])
+    assert "steps[1].python: there is no module nowhere" in str(result.exception)

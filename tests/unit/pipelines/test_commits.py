@@ -278,3 +278,18 @@ def test_an_empty_text_is_no_name_of_a_directory() -> None:
 
     assert directory(["a", "b"], ["", None]) == "a=__HIVE_DEFAULT_PARTITION__/b=__HIVE_DEFAULT_PARTITION__"
     assert directory(["a", "b"], [False, 0]) == "a=false/b=0"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_delta_table_whose_files_have_other_names_of_columns_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exists: bool
+) -> None:
+    """Our files have the columns' own names: readers saw null in all of their rows."""
+    mapped = {"delta.columnMapping.mode": "name"}
+    sink = DeltaSink("t", properties=mapped)
+    table = DeltaSinkTable(Pipeline("p", {}, Source(("t",)), (sink,), directory=tmp_path), sink)
+    if exists:
+        DeltaTable.create(table.location, schema=DeltaSchema.from_arrow(ROWS.schema), configuration=mapped)
+    monkeypatch.setattr("kafkalite_pipelines.sinks.delta.arrow_schema", lambda rows: rows.schema)
+    with pytest.raises(PipelineError, match=r"has delta.columnMapping.mode = name, which a pipeline cannot write"):
+        table.prepared(ROWS)

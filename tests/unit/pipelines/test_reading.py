@@ -28,6 +28,7 @@ from kafkalite_pipelines import (
 from kafkalite_pipelines.backfill import backfill_of, replay_of
 from kafkalite_pipelines.batches import Batches
 from kafkalite_pipelines.run import start
+from kafkalite_pipelines.sql import no_query
 from kafkalite_pipelines.steps import missing_functions
 from kafkalite_pipelines.template import template
 
@@ -255,6 +256,12 @@ WRONG = [
     ('carrier = "string"', 'carrier = "date"\x00partition_by = ["hour(carrier)"]', "sinks[1].partition_by: hour(carrier): a date has no hour; day(carrier)"),
     ('table = "flights"', 'table = "flights"\n[[sinks]]\nformat = "iceberg"\ntable = "default.flights"', "sinks: two sinks write to the same place"),
     ('table = "flights"', 'table = "flights"\n[spark]\nsql.shuffle.partitions = 4', 'spark.sql.shuffle.partitions: the names of Spark\'s settings begin with spark.; write "spark.sql.shuffle.partitions" = …'),
+    ('table = "flights"', 'table = "flights"\n[spark]\n"spark.master" = "local[2]"', "spark.spark.master: has no effect here; it is the key master of the file"),
+    ('table = "flights"', 'table = "flights"\n[spark]\n"spark.remote" = "sc://h"', "spark.spark.remote: has no effect here; a Spark Connect server is chosen by `run --remote`"),
+    ('name = "flights"', 'name = "flights"\nmaster = "local[x]"', "master: must be local, local[N], spark://host:port, yarn or k8s://…, not 'local[x]'"),
+    ('name = "flights"', 'name = "flights"\nmaster = "spark://h"', "master: must be local, local[N], spark://host:port, yarn or k8s://…, not 'spark://h'"),
+    ("[[sinks]]", '[[steps]]\nsql = "DELETE FROM input"\n[[sinks]]', "steps[1].sql: a step is a query, SELECT … FROM input, and not DELETE"),
+    ("[[sinks]]", '[[steps]]\nsql = "SELECT 1 FROM input; SELECT 2 FROM input"\n[[sinks]]', "steps[1].sql: a step is one query, and there is a semicolon within; each query has a [[steps]] of its own"),
     ('table = "flights"', 'table = "flights"\n[spark]\nmaster = "local[2]"', "spark.master: the names of Spark's settings begin with spark.; it is the key master of the file"),
     ("[[sinks]]", '[[steps]]\nsqll = "SELECT * FROM input"\n[[sinks]]', "steps[1].sqll: there is no such key in [steps[1]]; did you mean sql?"),
     ("[[sinks]]", '[[steps]]\npython = "cleaning.py:clean"\n[[sinks]]', "steps[1].python: must be module:function, without .py, not 'cleaning.py:clean'"),
@@ -326,6 +333,21 @@ STEP = GOOD.replace("[[sinks]]", '[[steps]]\npython = "cleaning:clean"\n[[sinks]
         ("from elsewhere import clean", None),
         ("raise SystemExit\nfrom elsewhere import *", None),
         ("other = clean = print", None),
+        ("clean = 5", "clean in cleaning.py is no function"),
+        ("clean: list", "clean in cleaning.py is no function"),
+        ("async def clean(rows): ...", "clean in cleaning.py is async: a step is a plain function"),
+        ("def clean(): ...", "clean in cleaning.py must take one argument, a DataFrame"),
+        ("def clean(rows, more): ...", "clean in cleaning.py must take one argument, a DataFrame"),
+        ("def clean(rows, *, more): ...", "clean in cleaning.py must take one argument, a DataFrame"),
+        ("class A:\n    def clean(self): ...", "cleaning.py has no function clean"),
+        ("def outer():\n    clean = print", "cleaning.py has no function clean"),
+        ("def clean(rows, more=1, *others, most=2): ...", None),
+        ("def clean(*rows): ...", None),
+        ("@step\ndef clean(): ...", None),
+        ("def outer():\n    global clean\n    clean = print", None),
+        ("try:\n    clean = None\n    from fast import clean\nexcept ImportError: ...", None),
+        ("for clean in (len, print): ...", None),
+        ("_, clean = 1, print", None),
     ],
 )
 def test_functions_of_steps_are_looked_for_without_running_them(
@@ -438,3 +460,23 @@ def test_a_stop_that_is_waited_for_in_vain_is_no_bad_input(
     capsys.readouterr()
     assert run(["pipeline", "stop", file]) == 1
     assert "has not stopped within 120 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "-- all of them\nSELECT * FROM input;",
+        "/* SELECT */ (select * from input) union all (select * from input)",
+        "WITH a AS (SELECT ';' AS b FROM input) SELECT * FROM a",
+        "FROM input |> WHERE a > 1",
+        "TABLE input",
+    ],
+)
+def test_what_may_be_a_query(sql: str) -> None:
+    assert no_query(sql) is None
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]", "local[*, 4]", "spark://a:1,b:2", "yarn"])
+def test_masters(master: str, tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text(f'master = "{master}"\n{GOOD}')
+    assert load(tmp_path / "pipeline.toml").master == master
