@@ -101,14 +101,23 @@ def _submit_arguments(secret: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings_file(settings: Mapping[str, str]) -> Iterator[Path]:
-    """A file of Java's properties that only we can read, for as long as it is needed."""
-    handle, name = tempfile.mkstemp(prefix="kafkalite-", suffix=".properties")  # with mode 600
+    """A file of Java's properties that only we can read, for as long as it is needed. On Linux it is in memory: nothing is left of
+    it if this process is killed."""
+    in_memory = sys.platform == "linux"
+    if in_memory:
+        handle = os.memfd_create("kafkalite")
+        os.fchmod(handle, 0o600)
+        name = f"/proc/{os.getpid()}/fd/{handle}"
+    else:
+        handle, name = tempfile.mkstemp(prefix="kafkalite-", suffix=".properties")  # with mode 600
     try:
-        with open(handle, "w", encoding="utf-8") as file:
+        with open(handle, "w", encoding="utf-8", closefd=False) as file:
             file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
         yield Path(name)
     finally:
-        Path(name).unlink()
+        os.close(handle)
+        if not in_memory:
+            Path(name).unlink()
 
 
 def _escaped(text: str) -> str:

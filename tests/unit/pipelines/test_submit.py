@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,19 @@ def test_secrets_are_in_a_file_and_not_in_the_command(tmp_path: Path, monkeypatc
     assert not any(value in " ".join(words) for value in secret.values())
     read = re.sub(r"\\u(....)", lambda found: chr(int(found[1], 16)), text)
     assert read == "".join(f"{name}={value}\n" for name, value in secret.items())
+
+
+def test_no_secret_is_left_of_a_start_that_was_killed(tmp_path: Path) -> None:
+    """Each kill -9 of `run --master` left a file with the secrets in the directory for temporary files."""
+    code = """
+import os, signal
+from kafkalite_pipelines.session import settings_file
+with settings_file({"spark.x.token": "abc"}) as file:
+    assert "abc" in file.read_text()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    assert done.returncode == -signal.SIGKILL and not list(tmp_path.iterdir())
 
 
 def test_a_spark_in_this_process_gets_them_in_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
