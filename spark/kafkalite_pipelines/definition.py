@@ -199,7 +199,8 @@ class Pipeline:
     dead_letters: DeadLetters | None = None
     #: Seconds between micro-batches; 0: as fast as possible; None: what is there now, then end.
     every_s: float | None = 0.0
-    checkpoint: str = "checkpoint"
+    #: Directory or URI of Spark's offsets and state; empty: checkpoints/<name>.
+    checkpoint: str = ""
     #: Rows of a time-based aggregation, deduplication or join: event time column and how late rows may be (Spark's interval).
     watermark: tuple[str, str] | None = None
     #: Spark's settings, and its master (None: local).
@@ -207,6 +208,10 @@ class Pipeline:
     master: str | None = None
     #: Directory of the file: relative paths and Python steps are relative to it.
     directory: Path = Path()
+
+    def __post_init__(self) -> None:
+        if not self.checkpoint:
+            object.__setattr__(self, "checkpoint", f"checkpoints/{self.name}")
 
     def place(self, path: str) -> str:
         """`path` as a URI or an absolute path."""

@@ -320,6 +320,12 @@ def test_the_key_is_that_of_all_sinks() -> None:
     assert Pipeline(name="p", kafka={}, source=Source(("t",)), sinks=sinks).key == ("id", "region")
 
 
+def test_each_pipeline_of_a_program_has_its_own_checkpoint() -> None:
+    """As that of a file has. They shared one, and the second was refused."""
+    made = [Pipeline(name=name, kafka={}, source=Source(("t",)), sinks=()) for name in "pq"]
+    assert [each.checkpoint for each in made] == ["checkpoints/p", "checkpoints/q"]
+
+
 STEP = GOOD.replace("[[sinks]]", '[[steps]]\npython = "cleaning:clean"\n[[sinks]]')
 
 
