@@ -91,6 +91,9 @@ def supervise(
                 _watch(query, place, run, _Received(pipeline), on_progress)
             else:
                 _watch(query, place, run, results, on_progress)
+        except KeyboardInterrupt:  # one of the ways in which a pipeline is meant to end
+            place.write(_RUN, json.dumps(run | {"state": "ended", "updated": _now()}))
+            raise
         except BaseException as error:
             line = without(secrets_of(pipeline), _one_line(error))
             place.write(_RUN, json.dumps(run | {"state": "failed", "error": line, "updated": _now()}))

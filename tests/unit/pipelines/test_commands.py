@@ -136,3 +136,15 @@ def test_what_check_would_find_is_found_before_spark_starts(words: list[str], fi
         more.write('\n[[steps]]\npython = "nowhere:clean"\n')
     result = CliRunner().invoke(pipeline, [words[0], str(file), *words[1:]])
     assert "steps[1].python: there is no module nowhere" in str(result.exception)
+
+
+def test_a_pipeline_that_is_ended_by_ctrl_c_has_not_failed(file: Path) -> None:
+    """`run` runs until Ctrl-C; `status` said that it had failed, with exit code 1."""
+
+    def start() -> SparkSession:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        supervise(load(file), start)
+    last = status(load(file)) or {}
+    assert last["state"] == "ended" and "error" not in last
