@@ -1,12 +1,13 @@
 """A simulated disk of one host: what programs see, and what would survive a loss of power.
 
 A write goes to the page cache: every program on the host sees it at once, and it outlives the program. `sync`
-makes a file's content durable; `sync_dir` makes names durable (creations, renames, removals). The file system
-keeps a journal of names, so of names that were not synced a prefix survives a loss of power. Of file content that was
-not synced, what survives is drawn from the seed: nothing, some of it in order and then a torn piece, a torn piece
-full of zeros (the length made it to the disk, the data did not), or all of it.
+makes a file's content durable; `sync_dir` makes the names in one directory durable (creations, renames, removals). Of the names
+in a directory that were not synced, a prefix survives a loss of power, whatever survives in others: each log directory is a file
+system of its own, and some file systems (btrfs) sync one directory without the rest. Names in "/" survive: disks are mounted there.
+Of file content that was not synced, what survives is drawn from the seed: nothing, some of it in order and then a torn piece, a torn
+piece full of zeros (the length made it to the disk, the data did not), or all of it.
 
-Stricter than ext4 in its default mode, on purpose: syncing a file does not make its name durable.
+Stricter than ext4 in its default mode, on purpose: there syncing a file makes its name durable, and all earlier names of that file system.
 """
 
 from __future__ import annotations
@@ -46,9 +47,6 @@ class SimDisk(PathFaults):
         self._random = source
         self._sync_ms = sync_ms
         self._tree = Tree()
-        self._durable = Tree()
-        #: Changes of names that are not on the platter yet, in order.
-        self._journal: list[Callable[[Tree], None]] = []
         self._locks: dict[str, SimProcess | None] = {}
         self._boots = 0
         self._lacks_threads = False
@@ -74,18 +72,20 @@ class SimDisk(PathFaults):
 
     def lose_power(self) -> None:
         """Of what was not synced, the seed decides. Locks are gone. Processes must be dead already."""
-        count = self._random.choice((0, len(self._journal), self._random.randint(0, len(self._journal))))
-        for change in self._journal[:count]:
-            change(self._durable)
-        self._journal.clear()
+        self._tree.root.persist(len(self._tree.root.pending))  # where disks are mounted
+        for directory in _directories(self._tree.root):
+            count = len(directory.pending)
+            directory.persist(self._random.choice((0, count, self._random.randint(0, count))))
+        durable = self._tree.root.durable
+        assert durable is not None
         self._locks.clear()
         self.lanes.process_died()
         self.was_faulty = True
         self._boots += 1
         # A file without a durable name is gone whatever its content.
-        for node in self._files(self._durable.root):
+        for node in self._files(durable):
             node.lose_power(self._random)
-        self._tree = Tree(self._durable.root.copy())
+        self._tree = Tree(durable.seen())
 
     def used_bytes(self) -> int:
         return sum(len(node.cached) for node in self._files(self._tree.root))
@@ -117,10 +117,9 @@ class SimDisk(PathFaults):
     def put_back(self, path: str, copy: Directory) -> None:
         """The directory is this copy now, also after a loss of power."""
         self.sync_names()
-        content = copy.deep_copy()
-        for tree in (self._tree, self._durable):
-            parent, name = tree.parent(path)
-            parent.children[name] = content.copy()
+        parent, name = self._tree.parent(path)
+        parent.change({name: copy.deep_copy().seen()})
+        parent.persist(1)
 
     def flip_bit(self, path: str, offset: int) -> None:
         """Rot: on the platter and in the cache, unseen by the programs."""
@@ -168,7 +167,7 @@ class SimDisk(PathFaults):
             node = SimInode()
             self._touch(node)
             made = node
-            self._change(lambda tree: tree.enter(path, made))
+            self._tree.enter(path, made)
         return SimFile(self, path, node)
 
     def exists(self, path: str) -> bool:
@@ -198,19 +197,19 @@ class SimDisk(PathFaults):
     def makedirs(self, path: str) -> None:
         self.operation("makedirs", path)
         if not isinstance(self._tree.lookup(path), Directory):
-            self._change(lambda tree: tree.make(path))
+            self._tree.make(path)
 
     def make_dir(self, path: str) -> bool:
         self.operation("makedirs", path)
         if self._tree.lookup(path) is not None:
             return False
-        self._change(lambda tree: tree.make(path))
+        self._tree.make(path)
         return True
 
     def rename(self, old: str, new: str) -> None:
         self.operation("rename", old)
         self.check(new)
-        self._change(lambda tree: tree.rename(old, new))
+        self._tree.rename(old, new)
 
     def remove(self, path: str) -> None:
         self.operation("remove", path)
@@ -218,25 +217,24 @@ class SimDisk(PathFaults):
         if isinstance(found, Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if found is not None:
-            self._change(lambda tree: tree.remove(path))
+            self._tree.remove(path)
 
     def remove_tree(self, path: str) -> None:
         self.operation("remove_tree", path)
         if self._tree.lookup(path) is not None:
             self.on_remove_tree(path)
-            self._change(lambda tree: tree.remove(path))
+            self._tree.remove(path)
 
     def sync_dir(self, path: str) -> None:
-        """The journal is one: a directory's names become durable with everything that was changed before."""
+        """Its names are on the platter; not its own name, and not those in other directories."""
         self.operation("sync_dir", path)
-        self._tree.directory(path)
-        self.sync_names()
+        directory = self._tree.directory(path)
+        directory.persist(len(directory.pending))
 
     def sync_names(self) -> None:
         """All names are on the platter."""
-        for change in self._journal:
-            change(self._durable)
-        self._journal.clear()
+        for directory in _directories(self._tree.root):
+            directory.persist(len(directory.pending))
 
     def free_bytes(self, path: str) -> int:
         self.operation("free_bytes", path)
@@ -335,10 +333,6 @@ class SimDisk(PathFaults):
         if self._lacks_threads:
             raise OSError(errno.EAGAIN, "no thread can be started", path)
 
-    def _change(self, change: Callable[[Tree], None]) -> None:
-        change(self._tree)
-        self._journal.append(change)
-
     def _touch(self, node: SimInode) -> None:
         node.modified_ms = self._clock.wall_ms()
 
@@ -356,6 +350,14 @@ class SimDisk(PathFaults):
         if self._random.randrange(200) == 0:
             delay_ms *= 1 + self._random.randrange(20)
         await asyncio.sleep(round(delay_ms * 1e6) / 1e9)
+
+
+def _directories(directory: Directory) -> list[Directory]:
+    found = [directory]
+    for child in directory.children.values():
+        if isinstance(child, Directory):
+            found += _directories(child)
+    return found
 
 
 class SimFile:

@@ -56,6 +56,13 @@ class SimInode:
         self.cached = bytearray(self.durable)
 
 
+def _enter(directory: Directory, name: str, child: Directory | SimInode | None) -> None:
+    if child is None:
+        directory.children.pop(name, None)
+    else:
+        directory.children[name] = child
+
+
 def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
     if len(content) < offset:
         content.extend(bytes(offset - len(content)))
@@ -66,18 +73,38 @@ def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
 
 
 class Directory:
-    __slots__ = ("children",)
+    """Names, as programs see them, and the same directory on the platter."""
 
-    def __init__(self) -> None:
+    __slots__ = ("children", "durable", "pending")
+
+    def __init__(self, durable: Directory | None = None) -> None:
         self.children: dict[str, Directory | SimInode] = {}
+        #: None: this is the one on the platter.
+        self.durable = durable
+        #: Changes that are not on the platter yet, in order: names, and what they stand for (None: nothing).
+        self.pending: list[dict[str, Directory | SimInode | None]] = []
 
-    def copy(self) -> Directory:
-        """The names, deeply; the files' content is shared."""
-        twin = Directory()
-        twin.children = {
-            name: child.copy() if isinstance(child, Directory) else child for name, child in self.children.items()
+    def change(self, names: dict[str, Directory | SimInode | None]) -> None:
+        """As programs see it; at once."""
+        for name, child in names.items():
+            _enter(self, name, child)
+        self.pending.append(names)
+
+    def persist(self, count: int) -> None:
+        """The first `count` changes are on the platter now."""
+        assert self.durable is not None
+        for names in self.pending[:count]:
+            for name, child in names.items():
+                _enter(self.durable, name, child.durable if isinstance(child, Directory) else child)
+        del self.pending[:count]
+
+    def seen(self) -> Directory:
+        """The directory on the platter, as programs see it; the files' content is shared."""
+        found = Directory(self)
+        found.children = {
+            name: child.seen() if isinstance(child, Directory) else child for name, child in self.children.items()
         }
-        return twin
+        return found
 
     def deep_copy(self) -> Directory:
         """With files of its own."""
@@ -95,10 +122,10 @@ def _parts(path: str) -> list[str]:
 
 
 class Tree:
-    """Names. The disk has two: as programs see them, and as the journal has them on the platter."""
+    """Names, as programs see them."""
 
     def __init__(self, root: Directory | None = None) -> None:
-        self.root = root or Directory()
+        self.root = root or Directory(Directory())
 
     def find(self, path: str) -> Directory | SimInode | None:
         node: Directory | SimInode | None = self.root
@@ -129,23 +156,24 @@ class Tree:
         head, _, name = path.rstrip("/").rpartition("/")
         return self.directory(head or "/"), name
 
-    # The journal's operations: each must do the same to either tree.
-
     def make(self, path: str) -> None:
         node = self.root
         for part in _parts(path):
-            child = node.children.setdefault(part, Directory())
+            child = node.children.get(part)
+            if child is None:
+                child = Directory(Directory())
+                node.change({part: child})
             if not isinstance(child, Directory):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             node = child
 
     def enter(self, path: str, node: SimInode) -> None:
         parent, name = self.parent(path)
-        parent.children[name] = node
+        parent.change({name: node})
 
     def remove(self, path: str) -> None:
         parent, name = self.parent(path)
-        parent.children.pop(name, None)
+        parent.change({name: None})
 
     def rename(self, old: str, new: str) -> None:
         source, old_name = self.parent(old)
@@ -158,5 +186,8 @@ class Tree:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
         if there is not None and not isinstance(there, Directory) and isinstance(moved, Directory):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), new)
-        del source.children[old_name]
-        target.children[new_name] = moved
+        if source is target:
+            source.change({old_name: None, new_name: moved})
+        else:
+            target.change({new_name: moved})
+            source.change({old_name: None})

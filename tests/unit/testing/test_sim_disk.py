@@ -106,9 +106,33 @@ def test_an_atomic_write_is_the_old_or_the_new() -> None:
 def test_a_rename_that_is_not_synced_may_be_undone() -> None:
     async def act(disk: SimDisk) -> None:
         await _durable_file(disk, b"x")
-        disk.rename("/d", "/e")
+        disk.rename("/d/f", "/d/g")
 
     assert outcomes(act) == {b"x", None}
+
+
+def test_a_synced_directory_says_nothing_about_another() -> None:
+    async def act(disk: SimDisk) -> None:
+        disk.makedirs("/d")
+        disk.makedirs("/other")
+        file = disk.open("/d/f", create=True)
+        file.append([b"x"])
+        await file.sync()
+        disk.sync_dir("/other")
+
+    assert outcomes(act) == {b"x", None}
+
+
+def test_the_names_in_a_renamed_directory_stay_synced() -> None:
+    for seed in range(40):
+        loop, disk = make(seed)
+        disk.makedirs("/m/d")
+        disk.write_file_atomic("/m/d/f", b"x")
+        disk.sync_dir("/m")
+        disk.rename("/m/d", "/m/e")
+        disk.lose_power()
+        assert [disk.read_file(f"/m/{name}/f") for name in disk.listdir("/m")] == [b"x"]
+        loop.close()
 
 
 def test_names_survive_as_a_prefix_of_their_order() -> None:
