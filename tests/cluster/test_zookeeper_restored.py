@@ -117,7 +117,7 @@ async def test_what_only_later_replicas_have_is_neither_hidden_nor_removed(
         for node in (1, 2):
             cluster.restart(node)
         waiting = await found(cluster, lambda problems: "partition.records_missing" in problems)
-        assert "brokers [3, 4] have not said" in waiting["partition.records_missing"]
+        assert "brokers [3, 4] have not said what they have" in waiting["partition.records_missing"]
         for node in (3, 4):
             cluster.restart(node)
         named = await found(cluster, lambda problems: "[3, 4]" in problems.get("partition.records_elsewhere", ""))

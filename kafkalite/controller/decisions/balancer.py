@@ -7,7 +7,10 @@ bytes and bytes/s. So moves come to an end, and none is undone by the next while
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import islice
 
 from kafkalite.controller.decisions.balance_view import BalanceMove, BalanceView, Goals, PartitionLoad
 from kafkalite.model import BrokerId, Replicas, TopicPartition
@@ -46,6 +49,8 @@ class Balancer:
         self._racks = {view.racks[each] for each in self.able} - {None}
         self.load: dict[BrokerId, list[float]] = {broker: [0.0] * 4 for broker in view.racks}
         self._hosted: dict[BrokerId, set[TopicPartition]] = {broker: set() for broker in view.racks}
+        #: What `_sorted_by_size` has sorted: it is asked for every move, and a cluster has many partitions.
+        self._by_size: dict[BrokerId, list[tuple[int, TopicPartition]]] = {}
         self._added_bytes: dict[BrokerId, int] = {}
         #: Replicas that have to move and cannot: partition -> the reason.
         self.stuck: dict[TopicPartition, str] = {}
@@ -82,6 +87,12 @@ class Balancer:
             for dimension, value in enumerate(self.loads_of(partition, replicas, at)):
                 mine[dimension] += sign * value
             (self._hosted[broker].add if sign > 0 else self._hosted[broker].discard)(partition)
+            if broker in self._by_size:
+                entry, by_size = (self._size(partition), partition), self._by_size[broker]
+                if sign > 0:
+                    insort(by_size, entry)
+                else:
+                    del by_size[bisect_left(by_size, entry)]
 
     def _gain(self, partition: TopicPartition, before: Replicas, after: Replicas) -> float:
         """By how much the sum of squares becomes smaller; negative if it grows."""
@@ -339,37 +350,52 @@ class Balancer:
     def _candidates(self, dimension: int, full: BrokerId, empty: BrokerId) -> Iterator[tuple[TopicPartition, Replicas]]:
         """Moves of single replicas or leaderships from one broker to the other. A new order copies nothing, and comes first."""
         wanted = (self.load[full][dimension] - self.load[empty][dimension]) / 2
-        hosted = self._hosted[full] - self._view.fixed
+        there = self._hosted[empty]
         if dimension in (LEADERS, RATE):
-            both = [each for each in hosted & self._hosted[empty] if self.assignment[each][0] == full]
             found = False
-            for partition in self._nearest(both, dimension, full, wanted):
+            for partition in self._nearest(
+                full, dimension, wanted, lambda each: each in there and self.assignment[each][0] == full
+            ):
                 replicas = self.assignment[partition]
                 target = (empty, *(each for each in replicas if each != empty))
                 found = found or self._gain(partition, replicas, target) > _EPSILON
                 yield partition, target
             if found:
                 return
-        alone = list(hosted - self._hosted[empty])
-        if dimension == LEADERS:
-            alone = [each for each in alone if self.assignment[each][0] == full]
-        for partition in self._nearest(alone, dimension, full, wanted):
+        for partition in self._nearest(
+            full,
+            dimension,
+            wanted,
+            lambda each: each not in there and (dimension != LEADERS or self.assignment[each][0] == full),
+        ):
             replicas = self.assignment[partition]
             if empty in self._targets(partition, replicas, full):
                 for order in self._orders(replicas, full, empty):
                     yield partition, order
 
     def _nearest(
-        self, partitions: Collection[TopicPartition], dimension: int, broker: BrokerId, wanted: float
+        self, broker: BrokerId, dimension: int, wanted: float, is_candidate: Callable[[TopicPartition], bool]
     ) -> list[TopicPartition]:
-        """Those whose load comes closest to half of the difference, the smaller ones first among equals."""
+        """Candidates of a broker whose load comes closest to half of the difference, the smaller ones first among equals. All leaders, and all
+        replicas, are equal."""
 
         def key(partition: TopicPartition) -> tuple[float, int, TopicPartition]:
             replicas = self.assignment[partition]
             value = self.loads_of(partition, replicas, replicas.index(broker))[dimension]
-            return abs(wanted - value), self._view.loads.get(partition, _NO_LOAD).size_bytes, partition
+            return abs(wanted - value), self._size(partition), partition
 
-        return sorted(partitions, key=key)[:_CANDIDATES]
+        by_size = self._sorted_by_size(broker)
+        order = _outwards(by_size, wanted) if dimension == BYTES else (partition for _, partition in by_size)
+        found = (each for each in order if each not in self._view.fixed and is_candidate(each))
+        return nsmallest(_CANDIDATES, found, key=key) if dimension == RATE else list(islice(found, _CANDIDATES))
+
+    def _size(self, partition: TopicPartition) -> int:
+        return self._view.loads.get(partition, _NO_LOAD).size_bytes
+
+    def _sorted_by_size(self, broker: BrokerId) -> list[tuple[int, TopicPartition]]:
+        if broker not in self._by_size:
+            self._by_size[broker] = sorted((self._size(each), each) for each in self._hosted[broker])
+        return self._by_size[broker]
 
     def _reason(self, full: BrokerId, empty: BrokerId, dimension: int) -> str:
         def text(value: float) -> str:
@@ -377,6 +403,19 @@ class Balancer:
 
         more, less = self.load[full][dimension], self.load[empty][dimension]
         return f"broker {full} has {text(more)}, broker {empty} {text(less)}; the mean is {text(self.mean[dimension])}"
+
+
+def _outwards(by_size: Sequence[tuple[int, TopicPartition]], wanted: float) -> Iterator[TopicPartition]:
+    """Those whose size is nearest to `wanted` first, of equal distance the smaller ones, of equal size in their order."""
+    above = below = bisect_left(by_size, wanted, key=lambda entry: entry[0])
+    while below or above < len(by_size):
+        if below and (above == len(by_size) or wanted - by_size[below - 1][0] <= by_size[above][0] - wanted):
+            first = bisect_left(by_size, by_size[below - 1][0], hi=below, key=lambda entry: entry[0])
+            yield from (partition for _, partition in by_size[first:below])
+            below = first
+        else:
+            yield by_size[above][1]
+            above += 1
 
 
 def _racks(count: int) -> str:

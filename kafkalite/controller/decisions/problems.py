@@ -67,16 +67,12 @@ def _offline(state: ControllerState) -> Iterator[Problem]:
 def _elsewhere(state: ControllerState) -> Iterator[Problem]:
     """Partitions that wait because their records may be on other brokers than their replicas'."""
     for partition, each in sorted(state.elsewhere.items())[:MAX_NAMED]:
-        nobody = f"no replica of {partition} has a record of it any more"
         if each.holders:
             detail = f"brokers {list(each.holders)}, which are no replicas of {partition} according to ZooKeeper, have more of its records than its replicas"
             yield ("partition.records_elsewhere", str(partition), detail)
         else:
-            yield (
-                "partition.records_missing",
-                str(partition),
-                f"{nobody}; brokers {list(each.silent)} have not said whether they have",
-            )
+            detail = f"no replica of {partition} that has answered has all of its records; brokers {list(each.silent)} have not said what they have"
+            yield ("partition.records_missing", str(partition), detail)
 
 
 def _earlier_states(state: ControllerState) -> Iterator[Problem]:

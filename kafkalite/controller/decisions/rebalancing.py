@@ -163,10 +163,11 @@ def _advise(state: ControllerState, event: BalancerDue) -> Decision:
     balancer = Balancer(view, Goals(settings.tolerance, settings.max_disk))
     if not balancer.is_uneven(settings.tolerance) or any(True for _ in under_way(state)):
         return dataclasses.replace(state, advised_moves=0), []
+    if state.advised_moves:
+        return state, []  # a plan for many partitions takes long
     count = len(_first(balancer, MAX_ADVISED))
-    advised = state.advised_moves
     state = dataclasses.replace(state, advised_moves=count)
-    if not count or advised:
+    if not count:
         return state, []
     more = " or more" if count == MAX_ADVISED else ""
     return state, [Note("balancer.advice", "balancer", f"{number_of(count, 'move')}{more} would make the load even")]
