@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from kafkalite_pipelines import IcebergSink, Pipeline
     from kafkalite_pipelines.definition import Sink
 
-#: A target that the pipeline writes already.
-_OWN = "is the file's own; --same-sinks if that is meant"
+_Sink = TypeVar("_Sink", bound="Sink")
 
 
 def bound(text: str) -> Any:
@@ -67,24 +67,29 @@ def targets(
         if pipeline.source.reads(topic):
             raise click.UsageError(f"--topic {topic} is the topic that is read")
         topics = [sink for sink in pipeline.sinks if isinstance(sink, TopicSink)]
-        if any(sink.topic == topic for sink in topics):
-            raise click.UsageError(f"--topic {topic} {_OWN}")
-        return (dataclasses.replace(topics[0], topic=topic) if topics else TopicSink(topic),)
+        return (_moved(topics, "topic", topic, lambda sink: sink.topic) or TopicSink(topic),)
     if table is not None:
         if not TABLE.fullmatch(table):
             raise click.UsageError(f"--table: {table!r} is not a name or namespace.name")
         tables = [sink for sink in pipeline.sinks if isinstance(sink, IcebergSink)]
-        wanted = dataclasses.replace(tables[0], table=table) if tables else IcebergSink(table)
-        if any(_place(sink) == _place(wanted) for sink in tables):
-            raise click.UsageError(f"--table {table} {_OWN}")
-        return (wanted,)
+        return (_moved(tables, "table", table, _place) or IcebergSink(table),)
     assert path is not None
     paths = [sink for sink in pipeline.sinks if isinstance(sink, DeltaSink | ParquetSink)]
-    if any(pipeline.place(sink.path) == pipeline.place(path) for sink in paths):
-        raise click.UsageError(f"--path {path} {_OWN}")
-    if paths:
-        return (dataclasses.replace(paths[0], path=path),)
-    raise click.UsageError("--path needs a delta or parquet sink in the file; use --table")
+    found = _moved(paths, "path", path, lambda sink: pipeline.place(sink.path))
+    if found is None:
+        raise click.UsageError("--path needs a delta or parquet sink in the file; use --table")
+    return (found,)
+
+
+def _moved(sinks: Sequence[_Sink], field: str, value: str, place: Callable[[_Sink], object]) -> _Sink | None:
+    """The first of these sinks, but with this topic, table or path. Raises UsageError: one of them writes there."""
+    if not sinks:
+        return None
+    change: dict[str, Any] = {field: value}
+    found = dataclasses.replace(sinks[0], **change)
+    if any(place(sink) == place(found) for sink in sinks):
+        raise click.UsageError(f"--{field} {value} is the file's own; --same-sinks if that is meant")
+    return found
 
 
 def _place(sink: IcebergSink) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import click
 from click.core import ParameterSource
@@ -32,7 +32,15 @@ from kafkalite_cli.visible import visible
 
 #: They are kept in memory to be put in order.
 MAX_LAST = 1_000_000
-_FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_FIELDS: Mapping[str, Callable[[ConsumedRecord], bytes]] = {
+    "topic": lambda record: record.topic.encode(),
+    "partition": lambda record: str(record.partition).encode(),
+    "offset": lambda record: str(record.offset).encode(),
+    "timestamp": lambda record: str(record.timestamp).encode(),
+    "key": lambda record: record.key or b"",
+    "value": lambda record: record.value or b"",
+    "headers": lambda record: b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers),
+}
 _FIELD = re.compile(rf"\{{({'|'.join(_FIELDS)})\}}")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 
@@ -180,31 +188,24 @@ async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None
 
 
 def formatter(template: str, *, escapes: bool = False) -> Callable[[ConsumedRecord], bytes]:
-    """A function that writes a record as `template` says. `escapes`: a terminal only shows what keys, values and headers have. Raises click.BadParameter: a field that no record has."""
-    if unknown := re.search(r"\{(?!(?:topic|partition|offset|timestamp|key|value|headers)\})[a-z_]+\}", template):
-        raise click.BadParameter(f"{unknown.group()} is not a field of a record", param_hint="--format")
+    """A function that writes a record as `template` says. `escapes`: control characters of the record become text.
+
+    Raises click.BadParameter: a field that no record has.
+    """
+    if unknown := next((name for name in re.findall(r"\{([a-z_]+)\}", template) if name not in _FIELDS), None):
+        raise click.BadParameter(f"{{{unknown}}} is not a field of a record", param_hint="--format")
     if not _FIELD.search(template):
         *first, last = (f"{{{name}}}" for name in _FIELDS)
         raise click.BadParameter(f"{template!r} has no field: {', '.join(first)} or {last}", param_hint="--format")
     text = re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match.group()], template)
-    parts = _FIELD.split(text)
-    if parts == ["", "value", "\n"] and not escapes:
+    start, *rest = _FIELD.split(text)
+    if (start, rest) == ("", ["value", "\n"]) and not escapes:
         return lambda record: (record.value or b"") + b"\n"
-    literal = [part.encode() for part in parts]
+    fields = [(_FIELDS[name], literal.encode()) for name, literal in zip(rest[::2], rest[1::2], strict=True)]
+    head, shown = start.encode(), _for_terminal if escapes else bytes
 
     def show(record: ConsumedRecord) -> bytes:
-        pieces = []
-        for index, part in enumerate(parts):
-            if index % 2 == 0:
-                pieces.append(literal[index])
-            elif part == "headers":
-                headers = b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers)
-                pieces.append(_for_terminal(headers) if escapes else headers)
-            else:
-                value = getattr(record, part)
-                data = b"" if value is None else value if isinstance(value, bytes) else str(value).encode()
-                pieces.append(_for_terminal(data) if escapes else data)
-        return b"".join(pieces)
+        return head + b"".join(shown(read(record)) + literal for read, literal in fields)
 
     return show
 
