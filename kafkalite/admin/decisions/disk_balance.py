@@ -6,7 +6,7 @@ bytes. A disk's share is that of its size, so a plan ends, and the next one is e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
@@ -33,6 +33,44 @@ class DiskChoice:
     reason: str
 
 
+class _Loads:
+    """How many replicas and bytes each disk has, and which share of both it should have."""
+
+    def __init__(self, disks: Mapping[str, DiskShare], here: Collection[tuple[str, int]]) -> None:
+        total = sum(each.total_bytes for each in disks.values())
+        share = {path: each.total_bytes / total for path, each in disks.items()}
+        self.count = {path: sum(at == path for at, _ in here) for path in disks}
+        self.held = {path: sum(size for at, size in here if at == path) for path in disks}
+        self._wanted_count = {path: len(here) * share[path] for path in disks}
+        self._wanted_bytes = {path: sum(self.held.values()) * share[path] for path in disks}
+
+    def move(self, source: str, target: str, size: int) -> None:
+        """Count a replica of `size` bytes at `target`."""
+        for path, sign in ((source, -1), (target, 1)):
+            self.count[path] += sign
+            self.held[path] += sign * size
+
+    def is_out(self, path: str, tolerance: float) -> bool:
+        off = abs(self.count[path] - self._wanted_count[path])
+        over = abs(self.held[path] - self._wanted_bytes[path]) / max(_LEAST_BYTES, self._wanted_bytes[path])
+        return (off >= 1 and off > tolerance * self._wanted_count[path]) or over > tolerance
+
+    def gain(self, source: str, target: str, size: int) -> float:
+        """By how much the move would lower the sum of all distances."""
+        before = self._distance(source) + self._distance(target)
+        return before - self._distance(source, -1, -size) - self._distance(target, 1, size)
+
+    def compared(self, source: str, target: str) -> str:
+        count, megabytes = self.count, {path: size / 1e6 for path, size in self.held.items()}
+        return f"{source} has {number_of(count[source], 'replica')} and {megabytes[source]:.1f} MB, {target} {count[target]} and {megabytes[target]:.1f} MB"
+
+    def _distance(self, path: str, more: int = 0, size: int = 0) -> float:
+        count, held = self._wanted_count[path], self._wanted_bytes[path]
+        counts = (self.count[path] + more - count) / max(1.0, count)
+        sizes = (self.held[path] + size - held) / max(_LEAST_BYTES, held)
+        return counts * counts + sizes * sizes
+
+
 def choose_disk_moves(
     disks: Mapping[str, DiskShare],
     replicas: Mapping[TopicPartition, tuple[str, int]],
@@ -49,59 +87,32 @@ def choose_disk_moves(
         tolerance: nothing is moved while every disk is within this share of what it should have, or within one replica of it.
         max_disk: share of a disk that may be used.
     """
-    total = sum(each.total_bytes for each in disks.values())
-    if len(disks) < 2 or total <= 0:
+    if len(disks) < 2 or not any(each.total_bytes for each in disks.values()):
         return []
-    here = {key: (path, size) for key, (path, size) in replicas.items() if path in disks}
-    count = dict.fromkeys(disks, 0.0)
-    held = dict.fromkeys(disks, 0.0)
-    for path, size in here.values():
-        count[path] += 1
-        held[path] += size
-    share = {path: each.total_bytes / total for path, each in disks.items()}
-    wanted_count = {path: len(here) * share[path] for path in disks}
-    wanted_bytes = {path: sum(held.values()) * share[path] for path in disks}
-
-    def distance(path: str, more: int = 0, size: float = 0.0) -> float:
-        counts = (count[path] + more - wanted_count[path]) / max(1.0, wanted_count[path])
-        sizes = (held[path] + size - wanted_bytes[path]) / max(_LEAST_BYTES, wanted_bytes[path])
-        return counts * counts + sizes * sizes
-
-    def is_out(path: str) -> bool:
-        off = abs(count[path] - wanted_count[path])
-        over = abs(held[path] - wanted_bytes[path]) / max(_LEAST_BYTES, wanted_bytes[path])
-        return (off >= 1 and off > tolerance * wanted_count[path]) or over > tolerance
-
-    if not any(map(is_out, disks)):
-        return []
-    added = dict.fromkeys(disks, 0)
+    here = {key: replicas[key] for key in sorted(replicas) if replicas[key][0] in disks}
     origin = {key: path for key, (path, _) in here.items()}
+    loads = _Loads(disks, here.values())
+    if not any(loads.is_out(path, tolerance) for path in disks):
+        return []
+    left = {path: max_disk * each.total_bytes - (each.total_bytes - each.free_bytes) for path, each in disks.items()}
     chosen: dict[TopicPartition, DiskChoice] = {}
-    movable = sorted(here)
     while len(chosen) < limit:
-        best: tuple[float, TopicPartition, str] | None = None
-        for key in movable:
-            source, size = here[key]
-            for target, room in disks.items():
-                used = room.total_bytes - room.free_bytes + added[target] + size
-                if target == source or used > max_disk * room.total_bytes:
-                    continue
-                before = distance(source) + distance(target)
-                gain = before - distance(source, -1, -size) - distance(target, 1, size)
-                if gain > _EPSILON and (best is None or gain > best[0] + _EPSILON):
-                    best = gain, key, target
-        if best is None:
+        best, found = 0.0, None
+        for key, (source, size) in here.items():
+            for target in disks:
+                if target != source and size <= left[target]:
+                    gain = loads.gain(source, target, size)
+                    if gain > best + _EPSILON:
+                        best, found = gain, (key, target)
+        if found is None:
             break
-        _, key, target = best
+        key, target = found
         source, size = here[key]
-        reason = f"{source} has {number_of(round(count[source]), 'replica')} and {held[source] / 1e6:.1f} MB, {target} {count[target]:.0f} and {held[target] / 1e6:.1f} MB"
         # A replica may be chosen again when others have moved: it goes to the last place at once, or stays.
         chosen.pop(key, None)
         if target != origin[key]:
-            chosen[key] = DiskChoice(key, origin[key], target, reason)
+            chosen[key] = DiskChoice(key, origin[key], target, loads.compared(source, target))
         here[key] = target, size
-        added[target] += size
-        for path, sign in ((source, -1), (target, 1)):
-            count[path] += sign
-            held[path] += sign * size
+        left[target] -= size
+        loads.move(source, target, size)
     return list(chosen.values())
