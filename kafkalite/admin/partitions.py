@@ -369,7 +369,7 @@ class PartitionAdmin:
             if topic is None or partition.partition not in topic.partitions:
                 results.append(PartitionResult(*partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it is gone"))
             elif unclean and (state is None or state.leader < 0):
-                reason = "no replica is alive"
+                reason = "no broker with a replica is alive"
                 results.append(PartitionResult(*partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, reason))
             elif not unclean and (state is None or state.leader != topic.partitions[partition.partition][0]):
                 preferred = topic.partitions[partition.partition][0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafkalite.errors import StorageError
 from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
-from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.rpc.messages.control import BEGINS_EMPTY, PartitionState
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
@@ -25,6 +25,8 @@ def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoc
         own_epoch: the last leader epoch whose command this replica carried out. Under that epoch its leader may have
             taken it into the ISR since: only a later one proves that it is out, as nobody gets in without fetching.
     """
+    if state.accepts_loss == BEGINS_EMPTY and state.leader == broker_id and state.leader_epoch > own_epoch:
+        return ""  # an administrator has given up what it had
     if state.isr == (broker_id,):
         return "it is the only in-sync replica: no other replica has all its records"
     if state.leader_epoch <= own_epoch or broker_id in state.isr or broker_id in state.elr:
@@ -135,7 +137,7 @@ class OfflineReplicas:
         """
         offline = self._logs.pool.offline_partitions.get(key)
         suspect = offline or self._logs.opening.may_miss_logs()
-        if state.is_new or not suspect:
+        if state.is_new or not suspect or (state.accepts_loss == BEGINS_EMPTY and state.leader == self._identity()[0]):
             return None
         known = (*state.isr, *state.elr, state.leader)
         if offline and state.leader == NO_LEADER:

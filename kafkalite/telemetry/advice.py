@@ -50,7 +50,7 @@ ADVICE = {
         "nothing is removed: no other in-sync replica has these records. If the disk is healthy, the node checks the files "
         "periodically, and the replica leads again when all of them are there",
         "do not remove its files and do not replace the disk. Make the files readable again, then `admin disk online DIR --broker N` "
-        "(or a restart) opens them",
+        "(or a restart) opens them. If the disk is lost for good, `admin elect --unclean T-P` gives the records up: the replica begins again, empty",
     ),
     "partition.offline": Advice(
         "the controller waits until a member of the ISR, or an eligible replica, comes back; this replica then leads, and nothing is lost",
@@ -100,7 +100,7 @@ ADVICE = {
         "no new replica is placed there, and appends fail until there is room; a disk that went offline because it was full "
         "comes back when a tenth of it is free (at least 32 MiB, at most 64 MiB)",
         "make room: shorter retention (`admin config set --topic T retention.ms=…`), or move partitions away; see also "
-        "`admin disk strays list`",
+        "`admin disk strays list`. On a disk that is offline already, neither frees anything until `admin disk online DIR --broker N`",
     ),
     "disk.strays": Advice(
         "nothing: these directories are kept until their records are in sync elsewhere, or until they are removed on request",

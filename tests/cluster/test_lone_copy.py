@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -229,3 +230,21 @@ async def test_nodes_whose_only_disks_were_full_go_on_when_there_is_room(tmp_pat
                 values = await read_all(client, COUNT)
                 assert values[:COUNT] == list(range(COUNT))
                 await write(client, 100_000, 5)
+
+
+async def test_an_administrator_gives_up_what_was_on_a_lost_disk(tmp_path: Path) -> None:
+    """Its disk was replaced: the partition stayed offline through restarts, and `elect --unclean` said that no replica was alive."""
+    with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 1)])
+            await write(client, 0, COUNT)
+            disk = log_directory(tmp_path).parent
+            shutil.rmtree(disk)
+            disk.mkdir()
+            await problems(client, has("disk.offline"))
+            admin(cluster, "disk", "online", str(disk), "--broker", "1")
+            await problems(client, lambda found: has("replica.last_copy")(found) and not has("disk.offline")(found))
+            assert admin(cluster, "elect", "--unclean", "t-0")
+            await problems(client, lambda found: not found)
+            await write(client, 7, 1)
+            assert await read_all(client, 1) == [7]

@@ -105,7 +105,7 @@ def command_text(command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetad
             name = "LeaderAndIsr" + (" INIT" if command.is_init else "")
             parts = [
                 f"{each.topic}-{each.partition}:{each.leader}/{each.leader_epoch}{'*' if each.is_new else ''}"
-                f"{'!' if each.accepts_loss == 1 else ''}"
+                f"{'!' * max(0, each.accepts_loss)}"
                 for each in command.partitions
             ]
         case UpdateMetadataRequest():

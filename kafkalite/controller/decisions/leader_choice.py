@@ -25,7 +25,7 @@ class Choice:
     """What a partition's state should be; None: as it is.
 
     ask: these replicas are asked for their log ends first; `asks_everywhere`: all other brokers, too, for logs of it. `accepts_loss`: the leader may
-    lack committed records. `doubtful`: the partition waits for what these, which may lack committed records, have; or for what is `elsewhere`.
+    lack committed records; `begins_empty`: its log is on a disk that is lost. `doubtful`: the partition waits for what these, which may lack committed records, have; or for what is `elsewhere`.
     """
 
     state: LeaderAndIsr | None = None
@@ -33,6 +33,7 @@ class Choice:
     asks_everywhere: bool = False
     elsewhere: Elsewhere | None = None
     accepts_loss: bool = False
+    begins_empty: bool = False
     doubtful: frozenset[BrokerId] = frozenset()
 
 
@@ -148,6 +149,12 @@ class LeaderChoice:
             if len(alive) > 1:
                 return Choice(ask=alive)
         repaired = self._repair(kept, live, restarted, unclean=self._is_unclean)
+        if (
+            self._is_unclean_election
+            and (repaired or self._found).leader == NO_LEADER
+            and (given_up := self._given_up())
+        ):
+            return given_up
         if repaired is None:
             return Choice(self._as_requested(live))
         # Where nobody else surely has more, the lead stays.
@@ -193,6 +200,16 @@ class LeaderChoice:
         awaited -= {id_ for id_, each in self._state.registered() if not each.keeps_elr}
         silent = self._unknown(sorted(awaited), heard)
         return Elsewhere(tuple(holders), tuple(silent)) if holders or silent else None
+
+    def _given_up(self) -> Choice | None:
+        """An administrator gives up what is only in logs on disks that are lost: one of these replicas begins again, and leads."""
+        lost = self._state.offline_replicas.get(self._partition, frozenset()) & self._state.brokers.keys()
+        candidates = [id_ for id_ in self._replicas if id_ in lost]
+        if not candidates:
+            return None
+        leader = min(candidates, key=lambda id_: id_ in self._leaving)
+        state = elections.with_epoch(self._found, leader, [leader], self._state.epoch)
+        return Choice(state, accepts_loss=True, begins_empty=True)
 
     def _usable(self, kept: LeaderAndIsr) -> tuple[Collection[BrokerId], Collection[BrokerId]]:
         """The live brokers that may be chosen, and those that have restarted, without what was dropped from the state as doubtful."""

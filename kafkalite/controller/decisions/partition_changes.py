@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kafkalite.controller.decisions import restarts, vanished
 from kafkalite.controller.decisions.commands import announce_brokers, announce_changes, initialise, pause_replicas
@@ -137,7 +137,9 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     state = dataclasses.replace(
         state,
         partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
-        accepted_loss=_accepted_losses(state, decided),
+        accepted_loss=_accepted_losses(state.accepted_loss, decided, lambda choice: choice.accepts_loss),
+        given_up=_accepted_losses(state.given_up, decided, lambda choice: choice.begins_empty),
+        offline_replicas=_without_those_that_begin_again(state, decided),
         doubts=_doubts(state, decided),
         elsewhere=_elsewhere(state, decided),
     )
@@ -197,15 +199,28 @@ def _later_state(
 
 
 def _accepted_losses(
-    state: ControllerState, decided: Mapping[TopicPartition, _Decided]
+    known: Mapping[TopicPartition, LeaderEpoch],
+    decided: Mapping[TopicPartition, _Decided],
+    is_accepted: Callable[[Choice], bool],
 ) -> dict[TopicPartition, LeaderEpoch]:
-    accepted = dict(state.accepted_loss)
+    accepted = dict(known)
     for partition, one in decided.items():
         if one.choice.state is not None:
             accepted.pop(partition, None)
-            if one.choice.accepts_loss:
+            if is_accepted(one.choice):
                 accepted[partition] = one.choice.state.leader_epoch
     return accepted
+
+
+def _without_those_that_begin_again(
+    state: ControllerState, decided: Mapping[TopicPartition, _Decided]
+) -> Mapping[TopicPartition, frozenset[BrokerId]]:
+    """One that cannot says so, and is offline again."""
+    offline = state.offline_replicas
+    for partition, one in decided.items():
+        if one.choice.begins_empty and one.choice.state is not None:
+            offline = {**offline, partition: offline[partition] - {one.choice.state.leader}}
+    return offline
 
 
 def _doubts(

@@ -156,6 +156,8 @@ class ControllerState:
     doubts: Mapping[TopicPartition, Mapping[BrokerId, LeaderEpoch]] = field(default_factory=dict)
     #: Partition -> the leader epoch whose leader was chosen though it may lack committed records.
     accepted_loss: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
+    #: Of these, those whose leader begins with an empty log: its own is on a disk that is lost, and an administrator has given it up.
+    given_up: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
     #: Partitions without a leader whose records may be elsewhere.
     elsewhere: Mapping[TopicPartition, Elsewhere] = field(default_factory=dict)
     #: Partition -> the leader epoch that its replicas know though its znode has an earlier one (vanished.py).
@@ -190,6 +192,7 @@ class ControllerState:
             offline_replicas=rest(self.offline_replicas),
             doubts=rest(self.doubts),
             accepted_loss=rest(self.accepted_loss),
+            given_up=rest(self.given_up),
             elsewhere=rest(self.elsewhere),
             later_epochs=rest(self.later_epochs),
         )
