@@ -23,7 +23,6 @@ _OPAQUE = ("not", "if", "then", "else", "contains", "propertyNames", "dependenci
 _LIMITS = (("maximum", True), ("exclusiveMaximum", True), ("minimum", False), ("exclusiveMinimum", False),
            ("maxLength", True), ("minLength", False), ("maxItems", True), ("minItems", False),
            ("maxProperties", True), ("minProperties", False))  # fmt: skip
-_ALTERNATIVES = ("anyOf", "oneOf")
 #: Findings of one comparison that are reported.
 _MAX_FOUND = 20
 _MAX_COMPARISONS = 20_000
@@ -176,14 +175,9 @@ class _JsonComparison:
         self._left -= 1
         if self._left < 0:
             return [f"{path}: the schemas are too large to be compared"]
-        if _is_covered(writer, reader):
+        if writer is False or reader is True or reader == {}:
             return []
         writer, reader = self._writer.resolve(writer), self._reader.resolve(reader)
-        if _is_covered(writer, reader):
-            return []
-        if reader is False:
-            return [f"{path}: nothing is accepted any longer"]
-        writer = {} if writer is True else writer
         pair = (json.dumps(writer, sort_keys=True), json.dumps(reader, sort_keys=True))
         # Everything below is looked at by its size: a $ref of some bytes may lead to a schema of half a megabyte, again and again.
         self._steps.take(len(pair[0]) + len(pair[1]))
@@ -195,29 +189,37 @@ class _JsonComparison:
         finally:
             self._open.discard(pair)
 
-    def _schemas(self, writer: dict[str, Any], reader: dict[str, Any], path: str) -> list[str]:
-        if (values := _finite(writer)) is not None:
+    def _schemas(self, writer: Any, reader: Any, path: str) -> list[str]:
+        if reader is False:
+            return [] if writer is False else [f"{path}: nothing is accepted any longer"]
+        if writer is True:
+            writer = {}
+        if writer is False or reader is True:
+            return []
+        values = _finite(writer)
+        if values is not None:
             refused = [each for each in values if not self._accepts(each, reader)]
             return [f"{path}: the value {json.dumps(each)[:60]} is no longer accepted" for each in refused]
-        merged = self._merged(writer)
-        if not isinstance(merged, dict):
-            return self.differences(merged, reader, path)
-        for word in _ALTERNATIVES:
-            if word in merged and merged[word] != reader.get(word):
-                rest = {key: each for key, each in merged.items() if key != word}
+        writer = self._merged(writer)
+        if not isinstance(writer, dict):
+            return self.differences(writer, reader, path)
+        for word in ("anyOf", "oneOf"):
+            if word in writer and writer.get(word) != reader.get(word):
+                rest = {key: each for key, each in writer.items() if key != word}
                 return [
                     found
-                    for number, branch in enumerate(merged[word])
+                    for number, branch in enumerate(writer[word])
                     for found in self.differences(_both(rest, branch), reader, f"{path}/{word}/{number}")
                 ]
-        parts = [(part, f"{path}/allOf/{number}") for number, part in enumerate(reader.get("allOf", ()))]
-        found = [each for part, place in parts for each in self.differences(merged, part, place)]
-        for word in _ALTERNATIVES:
-            if word in reader and merged.get(word) != reader[word]:
-                branches = enumerate(reader[word])
-                if all(self.differences(merged, part, f"{path}/{word}/{number}") for number, part in branches):
+        found: list[str] = []
+        for number, part in enumerate(reader.get("allOf", ())):
+            found += self.differences(writer, part, f"{path}/allOf/{number}")
+        for word in ("anyOf", "oneOf"):
+            if word in reader and writer.get(word) != reader[word]:
+                tried = [self.differences(writer, part, f"{path}/{word}/{n}") for n, part in enumerate(reader[word])]
+                if all(tried):
                     found.append(f"{path}/{word}: no alternative accepts all that was accepted")
-        return found + self._keywords(merged, reader, path)
+        return found + self._keywords(writer, reader, path)
 
     def _accepts(self, value: Any, reader: Any) -> bool:
         """Whether the reader is sure to accept it. Raises InvalidSchema: too many steps."""
@@ -303,11 +305,6 @@ def _types(schema: dict[str, Any]) -> set[str]:
     stated = schema.get("type", _TYPES)
     found = {stated} if isinstance(stated, str) else set(stated)
     return found | {"integer"} if "number" in found else found
-
-
-def _is_covered(writer: Any, reader: Any) -> bool:
-    """Whether it is plain that the reader accepts all that the writer accepts."""
-    return writer is False or reader is True or reader == {}
 
 
 def _finite(schema: Any) -> list[Any] | None:
