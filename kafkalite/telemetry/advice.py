@@ -50,7 +50,7 @@ ADVICE = {
         "nothing is removed: no other in-sync replica has these records. If the disk is healthy, the node checks the files "
         "periodically, and the replica leads again when all of them are there",
         "do not remove its files and do not replace the disk. Make the files readable again, then `admin disk online DIR --broker N` "
-        "(or a restart) opens them. If the disk is lost for good, `admin elect --unclean T-P` gives the records up: the replica begins again, empty",
+        "(or a restart) opens them",
     ),
     "partition.offline": Advice(
         "the controller waits until a member of the ISR, or an eligible replica, comes back; this replica then leads, and nothing is lost",

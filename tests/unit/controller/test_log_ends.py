@@ -150,4 +150,4 @@ async def test_all_brokers_are_asked_before_a_partition_begins_again_empty(clust
     await until(lambda: controller.state is not None and T0 in controller.state.elsewhere)
     assert controller.state is not None
     assert controller.state.elsewhere[T0] == Elsewhere((BrokerId(3),), ())
-    assert (cluster.leader_and_isr("t") or (0,))[0] == NO_LEADER
+    await until(lambda: (cluster.leader_and_isr("t") or (0,))[0] == NO_LEADER)
