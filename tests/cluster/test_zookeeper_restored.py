@@ -11,16 +11,14 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, Consumer
-from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId
 from kafkalite.testing.processes import ProcessCluster
+from tests.cluster.test_old_copy import read, write
 from tests.cluster.test_reassignment import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
-T0 = TopicPartition("t", 0)
 SETTINGS = {
     "zookeeper.session.timeout.ms": 6_000,
     "min.insync.replicas": 2,
@@ -29,21 +27,6 @@ SETTINGS = {
     "file.delete.delay.ms": 0,
     "http.port": -1,
 }
-
-
-async def write(client: AsyncClient, first: int, count: int) -> None:
-    async with Producer(client) as producer:
-        for number in range(first, first + count):
-            await producer.send("t", None, b"%d" % number)
-
-
-async def read(client: AsyncClient, count: int) -> list[int]:
-    values: list[int] = []
-    async with Consumer(client) as consumer, asyncio.timeout(60):
-        consumer.assign({T0: EARLIEST})
-        while len(values) < count:
-            values += [int(record.value or b"") for record in await consumer.poll(timeout_s=0.5)]
-    return values
 
 
 async def found(cluster: ProcessCluster, holds: Callable[[dict[str, str]], bool]) -> dict[str, str]:

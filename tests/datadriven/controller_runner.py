@@ -20,7 +20,7 @@ lack committed records, `1@7!` that they are gone, `1@7-` runs code that knows n
     refuses 2 t-0                           a broker refuses to lead: it may lack committed records
     ends t-0 1=5:100 2=6:40?                how far the logs of t-0 go, when they are asked (leader epoch:end; ?: it may lack records)
     elsewhere t-0 3=9:100 | known-brokers 1,2,3    logs of t-0 on brokers that are no replicas; the brokers that have ever started
-    problems                                what an operator is told
+    problems                                what `admin health` says
     silent 2,3 | leads t-0 6                these brokers do not answer that question; a replica says that it leads in this epoch
     knows-epoch t-0 5                       a replica says that it knows this leader epoch, in which it has not led
     min-insync 2                            min.insync.replicas of all topics

@@ -186,8 +186,11 @@ class LeaderChoice:
         return None if chosen is None else Choice(chosen, accepts_loss=True)
 
     def _elsewhere(self, heard: Mapping[BrokerId, LogEnd]) -> Elsewhere | None:
-        """Who may have more than the replicas that were heard; None: nobody. If those that were in sync have nothing at all, all replicas are
-        waited for; if no replica has anything, all brokers: the one that has the records may be the last one to start."""
+        """The brokers that may have more than the replicas that have answered; None if there are none.
+
+        If the replicas that were in sync have no record, the partition waits for all replicas. If no replica has one, it waits for all
+        brokers: the one with the records may be the last to start.
+        """
         most = max(heard.values(), default=NOTHING)
         logs = self._event.elsewhere.get(self._partition, {})
         holders = sorted(id_ for id_, end in logs.items() if end > most)
