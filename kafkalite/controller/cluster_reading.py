@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.config import TopicConfig
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
-from kafkalite.controller.decisions.effects import AskLogEnds
+from kafkalite.controller.decisions.effects import AskLogEnds, ReadStates
 from kafkalite.controller.decisions.events import (
     BrokersChanged,
     ClusterRead,
@@ -18,6 +18,7 @@ from kafkalite.controller.decisions.events import (
     StatesRead,
     TopicsChanged,
 )
+from kafkalite.controller.decisions.partition_changes import with_unknown_epochs
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.log_ends import LogEnds
@@ -156,9 +157,10 @@ class ClusterReader:
         names = {partition.topic for partition, _ in state.moves()}
         return MovesDue(self._limits(), self._min_insync(names))
 
-    async def states(self, partitions: Iterable[TopicPartition], purpose: Purpose, chunk: int) -> StatesRead:
+    async def states(self, read: ReadStates, state: ControllerState) -> StatesRead:
         """The state znodes of these partitions."""
-        return self._as_read(await self._storage.read_states(tuple(partitions)), purpose, chunk)
+        found = await self._storage.read_states(read.partitions)
+        return await self._as_read(found, read.purpose, read.chunk, state)
 
     async def log_ends(self, ask: AskLogEnds, state: ControllerState) -> StatesRead:
         """The states, and where the logs of these replicas end."""
@@ -166,7 +168,7 @@ class ClusterReader:
         found = await self._storage.read_states(tuple(sorted(ask.replicas)))
         known = await self._storage.known_brokers() if ask.everywhere else ()
         return dataclasses.replace(
-            self._as_read(found, ask.purpose, ask.chunk),
+            await self._as_read(found, ask.purpose, ask.chunk, state),
             log_ends=answers.ends,
             leading=answers.leading,
             unanswered=frozenset(answers.unanswered),
@@ -175,8 +177,10 @@ class ClusterReader:
             known_brokers=frozenset(known),
         )
 
-    def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int) -> StatesRead:
+    async def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int, state: ControllerState) -> StatesRead:
         topics = {partition.topic for partition in found.states}
+        suspects = with_unknown_epochs(state, found.states)
+        changed = await self._storage.changed_topics({name: state.topics[name] for name in suspects})
         return StatesRead(
             found.states,
             purpose,
@@ -185,6 +189,7 @@ class ClusterReader:
             self._unclean(topics),
             chunk,
             self._min_insync(topics),
+            changed_topics=changed,
         )
 
     def _unclean(self, topics: Iterable[str]) -> frozenset[str]:

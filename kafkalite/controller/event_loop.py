@@ -64,6 +64,7 @@ from kafkalite.controller.decisions.events import (
     StatesWritten,
     Ticked,
     TopicRemoved,
+    TopicsChanged,
     TopicsWritten,
 )
 from kafkalite.controller.decisions.state import ControllerState
@@ -383,7 +384,7 @@ class ControllerEventLoop:
                 if await self._storage.raise_min_insync(topic, value):
                     self._on_moves()
             case RereadTopics(topics):
-                self._reread(topics)
+                return await self._reread(topics)
             case AdvanceReassignments():
                 self.inbox.mark(NewsSource.MOVES)
             case RemoveReassignmentRequests(done):
@@ -424,17 +425,17 @@ class ControllerEventLoop:
         return None
 
     async def _read(self, effect: ReadStates) -> StatesRead:
-        read = await self.reader.states(effect.partitions, effect.purpose, effect.chunk)
+        read = await self.reader.states(effect, self.state)
         if self._phases is not None and self._phases.read_ms < 0 and isinstance(effect.purpose, Repair):
             self._phases.read_ms = self._since(self._phases)
         return read
 
-    def _reread(self, topics: Collection[str]) -> None:
+    async def _reread(self, topics: Collection[str]) -> TopicsChanged:
         self.reader.stale_topics |= set(topics)
-        self.inbox.mark(NewsSource.TOPICS)
         self._are_requests_due = True
         if self.state.removals:
             self.inbox.mark(NewsSource.PARTITION_REQUESTS)
+        return await self.reader.topics(self.state)
 
     def _reply(self, token: int, response: ControlledShutdownResponse) -> None:
         future = self._shutdowns.get(token)

@@ -162,6 +162,17 @@ class Storage(DeletionStorage):
         states |= dict.fromkeys(fresh)
         return StatesFound(states, modified, malformed)
 
+    async def changed_topics(self, known: Mapping[str, Topic]) -> tuple[str, ...]:
+        """Those of the known topics whose znodes are others by now, or gone."""
+        if not known:
+            return ()
+        found = await self.get_many([paths.topic(name) for name in known])
+        return tuple(
+            name
+            for (name, topic), each in zip(known.items(), found, strict=True)
+            if each is None or (each[1].version, each[1].czxid) != (topic.version, topic.created)
+        )
+
     # --- states ----------------------------------------------------------------------------------------------
 
     async def write_states(

@@ -108,6 +108,7 @@ from kafkalite.controller.decisions.events import (
     TopicsChanged,
     TopicsWritten,
 )
+from kafkalite.controller.decisions.partition_changes import with_unknown_epochs
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.state import ControllerState, Leftover, Topic, Vanished
 from kafkalite.coordination import paths
@@ -165,6 +166,9 @@ class Script:
         self.vanished: dict[str, Vanished] = {}
         #: Topics whose next write fails.
         self.topic_races: set[str] = set()
+        #: Topics whose next write is not answered, and is applied by `arrives`; and those writes.
+        self.unanswered_topics: set[str] = set()
+        self.under_way: list[TopicChange] = []
         self._look = self._reread = False
         self.in_office = False
         self.output: list[str] = []
@@ -291,6 +295,12 @@ class Script:
                 self.handle(PartitionRequests(dict(self.adds), dict(self.removals)))
             case "drained":
                 self.handle(PartitionsDrained(tuple(map(partition_of, words))))
+            case "unanswered":
+                self.unanswered_topics |= set(words)
+            case "arrives":
+                for change in self.under_way:
+                    self._apply(change)
+                self.under_way.clear()
             case "copied":
                 self._copied(partition_of(words[0]))
             case "tick":
@@ -307,8 +317,8 @@ class Script:
             check_invariants(self.state)
             if not pending and self._reread:
                 self._reread = False
-                pending = [TopicsChanged(self.topics), PartitionRequests(dict(self.adds), dict(self.removals))]
-            elif not pending and self._look:
+                pending = [PartitionRequests(dict(self.adds), dict(self.removals))]
+            elif not pending and self._look and not self.under_way:  # else other news comes first
                 self._look = False
                 names = {partition.topic for partition, _ in self.state.moves()}
                 pending = [MovesDue(self.limits, dict.fromkeys(sorted(names), self.min_insync))]
@@ -402,6 +412,7 @@ class Script:
             case RereadTopics(topics):
                 say(f"reread {' '.join(topics)}")
                 self._reread = True
+                return TopicsChanged(self.topics)
             case AdvanceReassignments():
                 self._look = True
             case RemoveReassignmentRequests(done):
@@ -428,7 +439,10 @@ class Script:
     def _read(self, partitions: tuple[TopicPartition, ...], purpose: Purpose, chunk: int) -> StatesRead:
         states = {partition: self.znodes.get(partition) for partition in partitions}
         minimum = dict.fromkeys(self.topics, self.min_insync)
-        return StatesRead(states, purpose, dict(self.modified), {}, frozenset(self.unclean), chunk, minimum)
+        suspects = with_unknown_epochs(self.state, states)
+        changed = tuple(name for name in suspects if self.topics.get(name) != self.state.topics[name])
+        unclean = frozenset(self.unclean)
+        return StatesRead(states, purpose, dict(self.modified), {}, unclean, chunk, minimum, changed_topics=changed)
 
     def _write_topics(self, changes: tuple[TopicChange, ...]) -> TopicsWritten:
         written: list[TopicChange] = []
@@ -441,21 +455,29 @@ class Script:
                 self.output.append(f"conflict {change.name}")
                 failed.append(change.name)
                 continue
-            self.zxid += 1
-            topic = dataclasses.replace(change.topic, version=now.version + 1)
-            self.topics = {**self.topics, change.name: topic}
-            states: dict[TopicPartition, LeaderAndIsr] = {}
-            for partition, state in change.states.items():
-                check_election(self.state, partition, self.znodes.get(partition), state)
-                new = dataclasses.replace(state, partition_epoch=PartitionEpoch(state.partition_epoch + 1))
-                states[partition] = self.znodes[partition] = new
-                self.modified[partition] = self.zxid
-            for partition in change.partitions:
-                self.output.append(f"write-topic {partition} {move_text(topic, partition, states.get(partition))}")
-            self.adds = {p: each for p, each in self.adds.items() if p not in change.added}
-            self.removals |= change.removed
-            written.append(dataclasses.replace(change, topic=topic, states=states))
+            if change.name in self.unanswered_topics:
+                self.unanswered_topics.discard(change.name)
+                self.under_way.append(change)
+                failed.append(change.name)
+                continue
+            written.append(self._apply(change))
         return TopicsWritten(tuple(written), tuple(failed))
+
+    def _apply(self, change: TopicChange) -> TopicChange:
+        self.zxid += 1
+        topic = dataclasses.replace(change.topic, version=change.topic.version + 1)
+        self.topics = {**self.topics, change.name: topic}
+        states: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition, state in change.states.items():
+            check_election(self.state, partition, self.znodes.get(partition), state)
+            new = dataclasses.replace(state, partition_epoch=PartitionEpoch(state.partition_epoch + 1))
+            states[partition] = self.znodes[partition] = new
+            self.modified[partition] = self.zxid
+        for partition in change.partitions:
+            self.output.append(f"write-topic {partition} {move_text(topic, partition, states.get(partition))}")
+        self.adds = {p: each for p, each in self.adds.items() if p not in change.added}
+        self.removals |= change.removed
+        return dataclasses.replace(change, topic=topic, states=states)
 
     def _write(self, effect: WriteStates) -> StatesWritten:
         written: dict[TopicPartition, LeaderAndIsr] = {}

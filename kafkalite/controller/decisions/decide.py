@@ -15,7 +15,7 @@ from kafkalite.controller.decisions import (
     topic_changes,
     topic_writes,
 )
-from kafkalite.controller.decisions.effects import Decision
+from kafkalite.controller.decisions.effects import Decision, ReadStates
 from kafkalite.controller.decisions.events import (
     BalanceDue,
     BalancerDue,
@@ -38,6 +38,7 @@ from kafkalite.controller.decisions.events import (
     ReplicasFailed,
     ReplicasStopped,
     RestartsRequested,
+    StatesDue,
     StatesRead,
     StatesWritten,
     Ticked,
@@ -101,6 +102,8 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return partition_requests.on_partitions_removed(state, event)
         case IsrsChanged():
             return partition_changes.on_isrs_changed(state, event)
+        case StatesDue(partitions, purpose, chunk):
+            return state, [ReadStates(partitions, purpose, chunk)]
         case StatesRead():
             return partition_changes.on_states_read(state, event)
         case StatesWritten():

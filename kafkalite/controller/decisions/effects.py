@@ -79,7 +79,7 @@ class RaiseMinInsync:
 
 @dataclass(frozen=True, slots=True)
 class RereadTopics:
-    """What is known of these topics is not what is in ZooKeeper: read them again."""
+    """What is known of these topics is not what is in ZooKeeper: read them again. Ends as a TopicsChanged."""
 
     topics: tuple[str, ...]
 

@@ -379,6 +379,7 @@ class StatesRead:
     log ends that replicas have reported, None if none was asked; `leading`: the latest leader epoch in which one of them says that it
     leads; `unanswered`: the brokers that were asked and did not answer; `doubtful`: those that say that theirs may lack committed records;
     `elsewhere`: logs of these partitions that other brokers have, and that are no replicas; `known_brokers`: all that have ever started.
+    `changed_topics`: of those `with_unknown_epochs`, the topics whose znodes are not those that the controller knows.
     """
 
     states: Mapping[TopicPartition, LeaderAndIsr | None]
@@ -394,6 +395,16 @@ class StatesRead:
     doubtful: Mapping[TopicPartition, Collection[BrokerId]] = field(default_factory=dict)
     elsewhere: Mapping[TopicPartition, Mapping[BrokerId, LogEnd]] = field(default_factory=dict)
     known_brokers: frozenset[BrokerId] = frozenset()
+    changed_topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StatesDue:
+    """The state znodes of these partitions have to be read, now that their topics are known."""
+
+    partitions: tuple[TopicPartition, ...]
+    purpose: Purpose
+    chunk: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +463,7 @@ Event = (
     | Ticked
     | BalanceDue
     | BalancerDue
+    | StatesDue
     | StatesRead
     | StatesWritten
     | TopicsWritten

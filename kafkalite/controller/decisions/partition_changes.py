@@ -15,9 +15,11 @@ from kafkalite.controller.decisions.effects import (
     DropRestartRequests,
     Effect,
     Note,
+    Post,
     ReadStates,
     RemoveAdminRequest,
     ReplyShutdown,
+    RereadTopics,
     Resign,
     WriteStates,
 )
@@ -33,6 +35,7 @@ from kafkalite.controller.decisions.events import (
     Repair,
     ReplicasDoubtful,
     Restart,
+    StatesDue,
     StatesRead,
     StatesWritten,
 )
@@ -107,6 +110,9 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     for partition, found in event.states.items():
         if found is not None and found.controller_epoch > state.epoch:
             return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
+    if event.changed_topics:
+        again = StatesDue(tuple(sorted({*event.states, *event.malformed})), event.purpose, event.chunk)
+        return state, [RereadTopics(event.changed_topics), Post(again)]
     state, effects = _record_malformed_states(state, event)
     state = restarts.forget_recovered(state, event)
     decided: dict[TopicPartition, _Decided] = {}
@@ -160,6 +166,23 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk)]
     return state, effects + _finished(state, event.purpose, reported=bool(commands))
+
+
+def with_unknown_epochs(state: ControllerState, states: Mapping[TopicPartition, LeaderAndIsr | None]) -> list[str]:
+    """The topics with a leader epoch that this controller does not know. Leaders never raise it, so this controller has written it, and
+    has got no answer. The same transaction may have changed the topic: a leader that gets the new epoch with the former replicas takes
+    those that were removed into the ISR again."""
+    return sorted(
+        {
+            partition.topic
+            for partition, found in states.items()
+            if found is not None
+            and (known := state.partitions.get(partition)) is not None
+            and found.leader_epoch > known.leader_epoch
+            and partition.topic in state.topics
+            and paths.topic(partition.topic) not in state.malformed
+        }
+    )
 
 
 def _decide(state: ControllerState, partition: TopicPartition, replicas: Replicas, event: StatesRead) -> _Decided:
