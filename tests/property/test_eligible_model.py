@@ -73,7 +73,7 @@ class Model(Script):
         if found is None or wanted is None or wanted.partition_epoch != found.partition_epoch:
             return
         assert set(members(wanted)) <= set(members(found)) | set(found.last_known_elr)
-        if self.state.accepted_loss.get(T0) == wanted.leader_epoch:
+        if self.state.accepts_loss(T0, wanted):
             sound = [each for each in members(found) if not self.doubt[each]]
             assert not sound, f"{sound} have everything, and {wanted.leader} is to lead with a loss"
             most = max(self.level[each] for each in members(found))

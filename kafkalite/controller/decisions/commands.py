@@ -21,7 +21,6 @@ from kafkalite.model import (
 )
 from kafkalite.rpc.messages.control import (
     ALL_OF_A_VANISHED_TOPIC,
-    BEGINS_EMPTY,
     Broker,
     LeaderAndIsrRequest,
     PartitionState,
@@ -75,14 +74,8 @@ def _entry(
         is_read_only=removal is not None,
         elr=leader_and_isr.elr,
         last_known_elr=leader_and_isr.last_known_elr,
-        accepts_loss=_accepts_loss(state, partition, leader_and_isr),
+        accepts_loss=state.accepts_loss(partition, leader_and_isr),
     )
-
-
-def _accepts_loss(state: ControllerState, partition: TopicPartition, now: LeaderAndIsr) -> int:
-    if state.given_up.get(partition) == now.leader_epoch:
-        return BEGINS_EMPTY
-    return int(state.accepted_loss.get(partition) == now.leader_epoch)
 
 
 def _entry_without_state(state: ControllerState, partition: TopicPartition) -> PartitionState:

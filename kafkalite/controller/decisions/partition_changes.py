@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kafkalite.controller.decisions import restarts, vanished
 from kafkalite.controller.decisions.commands import announce_brokers, announce_changes, initialise, pause_replicas
@@ -47,7 +47,7 @@ from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, LeaderEpoch, Replicas, TopicId, TopicPartition
-from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
+from kafkalite.rpc.messages.control import ACCEPTS_LOSS, BEGINS_EMPTY, ControlledShutdownResponse, PartitionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     state = dataclasses.replace(
         state,
         partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
-        accepted_loss=_accepted_losses(state.accepted_loss, decided, lambda choice: choice.accepts_loss),
-        given_up=_accepted_losses(state.given_up, decided, lambda choice: choice.begins_empty),
+        accepted_loss=_accepted_losses(state.accepted_loss, decided),
         offline_replicas=_without_those_that_begin_again(state, decided),
         doubts=_doubts(state, decided),
         elsewhere=_elsewhere(state, decided),
@@ -222,16 +221,15 @@ def _later_state(
 
 
 def _accepted_losses(
-    known: Mapping[TopicPartition, LeaderEpoch],
-    decided: Mapping[TopicPartition, _Decided],
-    is_accepted: Callable[[Choice], bool],
-) -> dict[TopicPartition, LeaderEpoch]:
+    known: Mapping[TopicPartition, tuple[LeaderEpoch, int]], decided: Mapping[TopicPartition, _Decided]
+) -> dict[TopicPartition, tuple[LeaderEpoch, int]]:
     accepted = dict(known)
     for partition, one in decided.items():
         if one.choice.state is not None:
             accepted.pop(partition, None)
-            if is_accepted(one.choice):
-                accepted[partition] = one.choice.state.leader_epoch
+            if one.choice.accepts_loss:
+                level = BEGINS_EMPTY if one.choice.begins_empty else ACCEPTS_LOSS
+                accepted[partition] = (one.choice.state.leader_epoch, level)
     return accepted
 
 
@@ -315,7 +313,7 @@ def _losses(state: ControllerState, durable: Mapping[TopicPartition, LeaderAndIs
     lossy = tuple(
         partition
         for partition, now in durable.items()
-        if state.accepted_loss.get(partition) == now.leader_epoch
+        if state.accepts_loss(partition, now)
         and ((known := state.partitions.get(partition)) is None or known.leader_epoch < now.leader_epoch)
     )
     return [CountLosses(lossy)] if lossy else []

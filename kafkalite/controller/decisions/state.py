@@ -16,6 +16,7 @@ from kafkalite.coordination.admin_znodes import NO_LIMITS, RequestLimits
 from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
+    NO_LEADER_EPOCH,
     BrokerEpoch,
     BrokerId,
     BrokerInfo,
@@ -154,10 +155,8 @@ class ControllerState:
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
     #: Partition -> brokers that refused to lead it because they may lack committed records -> in which leader epoch.
     doubts: Mapping[TopicPartition, Mapping[BrokerId, LeaderEpoch]] = field(default_factory=dict)
-    #: Partition -> the leader epoch whose leader was chosen though it may lack committed records.
-    accepted_loss: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
-    #: Of these, those whose leader begins with an empty log: its own is on a disk that is lost, and an administrator has given it up.
-    given_up: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
+    #: Partition -> (the leader epoch whose leader was chosen though it may lack committed records, its PartitionState.accepts_loss).
+    accepted_loss: Mapping[TopicPartition, tuple[LeaderEpoch, int]] = field(default_factory=dict)
     #: Partitions without a leader whose records may be elsewhere.
     elsewhere: Mapping[TopicPartition, Elsewhere] = field(default_factory=dict)
     #: Partition -> the leader epoch that its replicas know though its znode has an earlier one (vanished.py).
@@ -192,10 +191,14 @@ class ControllerState:
             offline_replicas=rest(self.offline_replicas),
             doubts=rest(self.doubts),
             accepted_loss=rest(self.accepted_loss),
-            given_up=rest(self.given_up),
             elsewhere=rest(self.elsewhere),
             later_epochs=rest(self.later_epochs),
         )
+
+    def accepts_loss(self, partition: TopicPartition, now: LeaderAndIsr) -> int:
+        """PartitionState.accepts_loss of the leader in this state."""
+        leader_epoch, accepts_loss = self.accepted_loss.get(partition, (NO_LEADER_EPOCH, 0))
+        return accepts_loss if leader_epoch == now.leader_epoch else 0
 
     def replicas(self, topic_partition: TopicPartition) -> Replicas | None:
         """The AR; None if there is no such partition, or it is being deleted."""
@@ -231,6 +234,6 @@ class ControllerState:
         yield from self.suspects.items()
 
     def has_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
-        """Whether this life of the broker is the live one."""
+        """Whether this broker epoch is the live one."""
         info = self.brokers.get(broker_id)
         return info is not None and info.broker_epoch == broker_epoch

@@ -86,7 +86,7 @@ class PartitionState:
     #: Eligible leader replicas, and the last known ones (KIP-966).
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
-    #: 1: the leader was chosen although it may lack committed records. 0: it must not lead then. -1: unknown (an older
+    #: ACCEPTS_LOSS: the leader was chosen although it may lack committed records. 0: it must not lead then. -1: unknown (an older
     #: controller). BEGINS_EMPTY: it leads even if its log is on a disk that is lost.
     accepts_loss: int = -1
 
@@ -129,8 +129,8 @@ class LeaderAndIsrResponse(Message):
 
 #: StopPartition.partition, with delete_files: all replicas of a topic that has vanished from ZooKeeper.
 ALL_OF_A_VANISHED_TOPIC = -1
-#: PartitionState.accepts_loss: an administrator gives up what the leader's log has, which is on a disk that is lost.
-BEGINS_EMPTY = 2
+#: PartitionState.accepts_loss; BEGINS_EMPTY: an administrator gives up what the leader's log has, which is on a disk that is lost.
+ACCEPTS_LOSS, BEGINS_EMPTY = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
