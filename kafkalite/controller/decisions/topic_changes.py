@@ -67,39 +67,33 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     unreadable = {name for name in state.topics if paths.topic(name) in event.malformed}
     # If it is being deleted, its remaining replicas are the earlier ones: the deletion goes on.
     unreadable |= {name for name in state.deletions if name not in event.topics}
+    topics = {**event.topics, **{name: state.topics[name] for name in sorted(unreadable)}}
     gone_by_hand = [
         name
-        for name in sorted(state.topics)
-        if name not in unreadable
-        and (name not in event.topics or event.topics[name].topic_id != state.topics[name].topic_id)
+        for name, known in sorted(state.topics.items())
+        if name not in topics or topics[name].topic_id != known.topic_id
     ]
     state, dropped = _let_go(state, gone_by_hand)
     effects += dropped
     before = state.topics
     # Topics that were not read again are the same objects: they cost nothing.
-    read_again = sorted(
-        name for name, topic in event.topics.items() if before.get(name) is not topic and name not in state.deletions
-    )
-    topics = {**event.topics, **{name: before[name] for name in sorted(unreadable)}}
-    state = dataclasses.replace(state, topics=topics)
-    shrunk = tuple(
+    read_again = [
+        name for name in sorted(topics) if before.get(name) is not topics[name] and name not in state.deletions
+    ]
+    gone = tuple(
         TopicPartition(name, number)
         for name in read_again
-        if name in before and name not in unreadable
+        if name in before
         for number in before[name].assignment
-        if number not in event.topics[name].assignment
+        if number not in topics[name].assignment
     )
-    if shrunk:
-        # By a removal of ours with an unknown outcome (the request names their brokers), or from outside.
-        gone = frozenset(shrunk)
-        rest = {each: known for each, known in state.partitions.items() if each not in gone}
-        state = dataclasses.replace(state.without_memory_of(gone.__contains__), partitions=rest)
-        effects += announce_removal(state, shrunk, "partition.removal")
+    state, removed = _let_go_of_partitions(dataclasses.replace(state, topics=topics), gone)
+    effects += removed
     changed = tuple(
         TopicPartition(name, number)
         for name in read_again
-        for number in event.topics[name].assignment
-        if _has_changed(before.get(name), event.topics[name], number)
+        for number in topics[name].assignment
+        if _has_changed(before.get(name), topics[name], number)
     )
     known_before = [each for each in changed if each.topic in before]
     repeated = {
@@ -117,6 +111,16 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     if any(topic.moves for topic in topics.values()) or state.requested:
         effects.append(AdvanceReassignments())
     return state, effects
+
+
+def _let_go_of_partitions(state: ControllerState, gone: tuple[TopicPartition, ...]) -> Decision:
+    """They have left their topics by a removal of ours with an unknown outcome (the request names their brokers), or from outside."""
+    if not gone:
+        return state, []
+    names = frozenset(gone)
+    rest = {each: known for each, known in state.partitions.items() if each not in names}
+    state = dataclasses.replace(state.without_memory_of(names.__contains__), partitions=rest)
+    return state, announce_removal(state, gone, "partition.removal")
 
 
 def _has_changed(before: Topic | None, now: Topic, number: int) -> bool:

@@ -58,23 +58,16 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             renewed |= {(partition, broker) for broker in {*already} ^ {*wanted}}
         staying = [each for each in change.partitions if each not in change.removed and each not in change.added]
         for partition in staying:
-            if (
-                partition in partitions
-                and partition not in change.states
-                and _has_grown(before, now, partition.partition)
-            ):
-                changes[partition] = (
-                    None,
-                    partitions[partition],
-                )  # those that have the records take their logs into service
-            elif partition in partitions and is_announced_again(before, now, partition.partition):
-                changes.setdefault(partition, (partitions[partition], partitions[partition]))
             effects += _progress(partition, before, now)
-        throttled += [
-            partition
-            for partition in staying
-            if partition not in change.states and has_other_throttle(before, now, partition.partition)
-        ]
+            if partition in change.states:
+                continue
+            known = partitions.get(partition)
+            if known is not None and _has_grown(before, now, partition.partition):
+                changes[partition] = (None, known)  # those that have the records take their logs into service
+            elif known is not None and is_announced_again(before, now, partition.partition):
+                changes.setdefault(partition, (known, known))
+            if has_other_throttle(before, now, partition.partition):
+                throttled.append(partition)
         fresh += [partition for partition in change.added if partition not in partitions]
     state = dataclasses.replace(
         state, topics=topics, partitions=partitions, dropped=state.dropped - renewed, away=state.away - renewed
