@@ -142,11 +142,6 @@ class ProducerCore:
         """How many partitions have unfinished batches: what `plan` has to look through."""
         return len(self._busy)
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether any record is not delivered or failed yet."""
-        return bool(self._busy)
-
     def unfinished_before(self, number: int) -> bool:
         """Whether any batch with a number below `number` is unfinished."""
         return any(batch.number < number for p in self._busy.values() for batch in (*p.in_flight, *p.queue))
@@ -176,7 +171,7 @@ class ProducerCore:
             leader_of: the partition's leader, None while not known.
             has_room: whether a request may be sent to a broker now.
         Returns:
-            Requests to send; when to ask again at the latest (None: only after news); whether metadata is needed
+            Requests to send; when to ask again at the latest (None: only after an event); whether metadata is needed
             because a leader is not known.
         """
         by_node: dict[BrokerId, Dispatch] = {}

@@ -171,7 +171,6 @@ class Controller:
     async def _act_as_controller(
         self, coordinator: Coordinator, connectivity: Connectivity, candidate: ControllerElection, won: Won
     ) -> None:
-        self.stats.elections_won += 1
         phases = FailoverPhases("controller", won.vacant_since)
         phases.detected_ms = (self._env.clock.monotonic() - won.vacant_since) * 1000
         _log.info("controller.elected", epoch=won.epoch)

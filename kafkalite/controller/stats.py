@@ -43,11 +43,10 @@ class ControllerStats:
     #: By kind: reads, writes, transactions, conflicts.
     zk_ops: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
-    elections_won: int = 0
     resignations: int = 0
     unclean_elections: int = 0
     leader_elections: int = 0
-    #: From the moment that news is known until it is taken up.
+    #: From the arrival of an event until it is handled.
     event_queue: Timing = field(default_factory=Timing)
     queue_size: int = 0
     last_broker_failover: FailoverPhases | None = None

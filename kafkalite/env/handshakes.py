@@ -78,11 +78,6 @@ class TlsListener:
         #: Those whose first byte has come, in the order of their turns.
         self._lining_up: deque[asyncio.Future[None]] = deque()
 
-    @property
-    def handshakes(self) -> int:
-        """Under way now."""
-        return len(self._pending)
-
     async def start(self, host: str, port: int) -> None:
         """Bind every address of `host` and accept."""
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

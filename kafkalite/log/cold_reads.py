@@ -38,10 +38,9 @@ class ColdReads:
         self._supervisor = supervisor
         #: By log directory.
         self._lanes: dict[str, FairLane] = {}
-        #: For metrics: loads, their bytes, and reads that were let wait on the loop.
+        #: For metrics: loads, and their bytes.
         self.loads = 0
         self.loaded_bytes = 0
-        self.gave_up = 0
 
     @property
     def waiting(self) -> int:
@@ -87,5 +86,4 @@ class ColdReads:
             except NotResident as error:
                 missing = error
             await self.load(owner, directory, missing)
-        self.gave_up += 1
         return read()

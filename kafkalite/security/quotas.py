@@ -314,11 +314,6 @@ class Quotas:
         self.throttled[kind] += 1
         self.throttled_ms[kind] += wait_ms
 
-    @property
-    def sensors(self) -> int:
-        """Rates kept now."""
-        return len(self._rates)
-
     def _rate(self, kind: Kind, choice: _Choice, now_ms: int) -> Rate:
         key = (kind, *choice.shared)
         rate = self._rates.get(key)

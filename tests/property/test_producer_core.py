@@ -138,7 +138,7 @@ class World:
                 self.handle(0)
                 self.answer(0)
             self.now += 0.2
-            if not self.core.unfinished:
+            if not self.core.busy_partitions:
                 return
         raise AssertionError("the producer is stuck")
 

@@ -51,6 +51,7 @@ class Balancer:
         self._hosted: dict[BrokerId, set[TopicPartition]] = {broker: set() for broker in view.racks}
         #: What `_sorted_by_size` has sorted: it is asked for every move, and a cluster has many partitions.
         self._by_size: dict[BrokerId, list[tuple[int, TopicPartition]]] = {}
+        #: What the moves of this plan bring to each broker's disks.
         self._added_bytes: dict[BrokerId, int] = {}
         #: Replicas that have to move and cannot: partition -> the reason.
         self.stuck: dict[TopicPartition, str] = {}
@@ -157,10 +158,6 @@ class Balancer:
                 (first, *(each for each in swapped if each != first)) for first in swapped[1:] if first in self.able
             ]
         return orders
-
-    def added_bytes(self, broker: BrokerId) -> int:
-        """What the moves of this plan bring to a broker's disks."""
-        return self._added_bytes.get(broker, 0)
 
     # --- one more replica --------------------------------------------------------------------------------------
 

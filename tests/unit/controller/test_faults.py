@@ -114,7 +114,7 @@ async def test_short_outage_of_zookeeper_is_sat_out(cluster: Cluster) -> None:
     cluster.create_topic("t", {0: (1, 2, 3)})
     await until(lambda: T0 in cluster.brokers[1].roles)
     controller = cluster.controllers[1]
-    assert controller.epoch == 1 and controller.stats.elections_won == 1
+    assert controller.epoch == 1
 
 
 @pytest.mark.checklist("F15")

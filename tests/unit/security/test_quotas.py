@@ -118,11 +118,11 @@ def test_rates_are_bounded_and_idle_ones_expire(monkeypatch: pytest.MonkeyPatch)
     quotas.put(Entity(None, DEFAULT), {PRODUCE: 10.0})
     for number in range(20):
         quotas.count(PRODUCE, "u", f"c{number}", 1000, number)
-        assert quotas.sensors <= 5
+        assert len(quotas._rates) <= 5
     quotas.count(PRODUCE, "u", "later", 1, quotas_module.SENSOR_LIFE_MS + 18)
-    assert quotas.sensors == 2  # the newest of before, and this one
+    assert len(quotas._rates) == 2  # the newest of before, and this one
     quotas.put(Entity(None, DEFAULT), {})
-    assert (quotas.sensors, quotas.is_active) == (0, False)
+    assert (len(quotas._rates), quotas.is_active) == (0, False)
 
 
 def test_choices_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_long_client_ids_take_no_memory() -> None:
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert quotas.sensors == 200
+    assert len(quotas._rates) == 200
     assert kept < 200 * 3000, "a client chooses its id: 30 kB of it must not be kept"
     # The limit of one long id is found all the same, and clients are distinguished by its first characters.
     quotas.put(Entity(client_id="a" * 300), {Kind.PRODUCE: 5})

@@ -255,11 +255,7 @@ def told(history: RecordHistory) -> None:
 def test_a_sound_history_passes() -> None:
     history = RecordHistory()
     told(history)
-    assert (history.acknowledgements, history.acknowledged_end(("t", 0)), history.acknowledged_end(("t", 1))) == (
-        2,
-        2,
-        0,
-    )
+    assert history.acknowledgements == 2
     history.final({("t", 0): [(0, "p/t-0:0"), (1, "p/t-0:1"), (2, "p/t-0:7"), (3, "q/t-0:0")]})
 
 

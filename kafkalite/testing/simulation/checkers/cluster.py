@@ -432,10 +432,6 @@ class RecordHistory:
         there = self.read.setdefault(partition, {}).setdefault(offset, record)
         _demand(there == record, "readers agree", f"{partition} {offset}: read {there} and {record}")
 
-    def acknowledged_end(self, partition: Partition) -> int:
-        """The offset after the last acknowledged record."""
-        return max(self.acknowledged.get(partition, {-1: ""})) + 1
-
     @property
     def acknowledgements(self) -> int:
         return sum(map(len, self.acknowledged.values()))
