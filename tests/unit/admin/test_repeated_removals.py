@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
-from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
-from kafkalite.coordination.coordinator import Coordinator, Create, Delete, SetData
+from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import AddPartitionsRequest, NewPartitions, RemovePartitionsRequest
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.testing.simulated.loop import SimLoop
 from kafkalite.testing.simulated.zookeeper import Fate
 from tests.unit.admin.test_partition_admin import admin_of
 from tests.unit.controller.cluster import Cluster
@@ -21,15 +23,26 @@ from tests.unit.controller.cluster import Cluster
 FIVE_TO_THREE = RemovePartitionsRequest("t", 3, timeout_ms=100, before=5)
 
 
-@pytest.fixture(autouse=True)
-def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no controller: a request that waits for what was ordered ends with its first look, not after its time-out."""
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """There is no controller: a request waits for what was ordered until its time is over."""
 
-    async def look(admin: PartitionAdmin, holds: Callable[[Coordinator], Awaitable[bool]]) -> None:
-        if not await admin._topics.repeating(holds):
-            raise TimeoutError
+    def run(**parameters: Any) -> None:
+        async def main() -> None:
+            cluster = Cluster()
+            try:
+                await test(cluster, **parameters)
+            finally:
+                await cluster.close()
 
-    monkeypatch.setattr(PartitionAdmin, "_until", look)
+        loop = SimLoop()  # type: ignore[abstract]
+        try:
+            loop.run_until_complete(main())
+        finally:
+            loop.close()
+
+    others = [each for name, each in inspect.signature(test).parameters.items() if name != "cluster"]
+    run.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
+    return run
 
 
 def carry_out(cluster: Cluster, count: int) -> None:
@@ -49,6 +62,7 @@ def ordered(cluster: Cluster) -> list[int]:
     return [n for n in numbers if cluster.zookeeper.peek(paths.partition_remove(TopicPartition("t", n))) is not None]
 
 
+@in_virtual_time
 async def test_the_second_order_finds_what_the_first_one_did(cluster: Cluster) -> None:
     admin = await admin_of(cluster, "t")
     await admin.remove(FIVE_TO_THREE)
@@ -61,6 +75,7 @@ async def test_the_second_order_finds_what_the_first_one_did(cluster: Cluster) -
     assert ordered(cluster) == []
 
 
+@in_virtual_time
 async def test_without_the_number_before_a_second_order_is_refused(cluster: Cluster) -> None:
     admin = await admin_of(cluster, "t")
     old = dataclasses.replace(FIVE_TO_THREE, before=-1)
@@ -69,6 +84,7 @@ async def test_without_the_number_before_a_second_order_is_refused(cluster: Clus
     assert (await admin.remove(old)).error == ErrorCode.INVALID_PARTITIONS
 
 
+@in_virtual_time
 async def test_partitions_that_the_order_does_not_know_stay(cluster: Cluster) -> None:
     admin = await admin_of(cluster, "t")
     refused = await admin.remove(dataclasses.replace(FIVE_TO_THREE, count=2, before=4))
@@ -80,6 +96,7 @@ async def test_partitions_that_the_order_does_not_know_stay(cluster: Cluster) ->
 
 
 @pytest.mark.parametrize("before", [-1, 5])
+@in_virtual_time
 async def test_zookeepers_lost_answer_is_no_refusal(cluster: Cluster, before: int) -> None:
     """The controller is faster than the second attempt."""
     admin = await admin_of(cluster, "t")
@@ -100,6 +117,7 @@ async def test_zookeepers_lost_answer_is_no_refusal(cluster: Cluster, before: in
     assert (answer.error, answer.message, answer.partitions, answer.is_done) == (0, "", (3, 4), True)
 
 
+@in_virtual_time
 async def test_a_drain_becomes_a_removal_at_once(cluster: Cluster) -> None:
     """And not the other way round: what is asked to go now does not wait for its readers again."""
     admin = await admin_of(cluster, "t")
@@ -116,6 +134,7 @@ def drains(cluster: Cluster) -> list[bool]:
     return [json.loads(each[0] or b"{}").get("drain", False) for each in found if each is not None]
 
 
+@in_virtual_time
 async def test_what_has_left_the_topic_keeps_its_order(cluster: Cluster) -> None:
     admin = await admin_of(cluster, "t")
     await admin.remove(dataclasses.replace(FIVE_TO_THREE, drain=True))
@@ -126,6 +145,7 @@ async def test_what_has_left_the_topic_keeps_its_order(cluster: Cluster) -> None
     assert (cluster.zookeeper.peek(path) or (b"",))[0] == gone
 
 
+@in_virtual_time
 async def test_numbers_that_are_not_free_name_the_broker_that_holds_them(cluster: Cluster) -> None:
     admin = await admin_of(cluster, "t")
     await admin.remove(FIVE_TO_THREE)

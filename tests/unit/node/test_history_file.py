@@ -252,10 +252,18 @@ async def test_the_task_writes_what_is_noted(directory: Path, monkeypatch: pytes
     monkeypatch.setattr(history_file, "RETRY_S", 0.01)
     run = Run(directory)
     run.directories[0].online = False
+    flush, refused = run.file.flush, asyncio.Event()
+
+    async def flushing() -> bool:
+        if not (is_written := await flush()):
+            refused.set()
+        return is_written
+
+    monkeypatch.setattr(run.file, "flush", flushing)
     task: asyncio.Future[Any] = asyncio.ensure_future(run.file.run())
     try:
         run.record("t-0", "one")
-        await asyncio.sleep(0.03)
+        await refused.wait()
         run.directories[0].online = True
         async with asyncio.timeout(150):
             while not (directory / CURRENT).exists() or b"one" not in (directory / CURRENT).read_bytes():
