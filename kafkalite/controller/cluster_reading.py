@@ -22,7 +22,7 @@ from kafkalite.controller.decisions.partition_changes import with_unknown_epochs
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.log_ends import LogEnds
-from kafkalite.controller.sources import NewsSource
+from kafkalite.controller.sources import EventSource
 from kafkalite.controller.storage import StatesFound, Storage
 from kafkalite.controller.topic_watches import TopicWatches
 from kafkalite.controller.zk_access import ControllerMovedError
@@ -56,7 +56,7 @@ class ClusterReader:
         self._log_ends = log_ends
         self._topic_config = topic_config
         self._limits = limits
-        self._watches: dict[NewsSource, Watch] = {}
+        self._watches: dict[EventSource, Watch] = {}
         self.topic_watches = TopicWatches(storage, inbox.arrived.set)
         #: Registrations that cannot be used: path -> reason.
         self.malformed_brokers: Mapping[str, str] = {}
@@ -65,7 +65,7 @@ class ClusterReader:
         #: All topic znodes are to be read again, to see changes made from outside.
         self.is_full_read_due = False
 
-    def watch(self, source: NewsSource) -> Watch:
+    def watch(self, source: EventSource) -> Watch:
         """The same object every time: a path on which it is armed already does not fire twice."""
         return self._watches.setdefault(source, lambda: self._inbox.mark(source))
 
@@ -82,15 +82,15 @@ class ClusterReader:
         # the topics, which live brokers host and requests name.
         storage = self._storage
         async with side_by_side() as group:
-            registered = group.create_task(storage.read_brokers(self.watch(NewsSource.BROKERS)))
-            requested = group.create_task(storage.read_deletions(self.watch(NewsSource.DELETIONS)))
+            registered = group.create_task(storage.read_brokers(self.watch(EventSource.BROKERS)))
+            requested = group.create_task(storage.read_deletions(self.watch(EventSource.DELETIONS)))
             left = group.create_task(storage.read_leftovers())
             missing = group.create_task(storage.read_vanished())
-            changing = group.create_task(storage.read_partition_requests(self.watch(NewsSource.PARTITION_REQUESTS)))
+            changing = group.create_task(storage.read_partition_requests(self.watch(EventSource.PARTITION_REQUESTS)))
         brokers, self.malformed_brokers = registered.result()
         deletions, unreadable = requested.result()
         leftovers, vanished, partition_requests = left.result(), missing.result(), changing.result()
-        topics, malformed = await self._storage.read_topics({}, self.watch(NewsSource.TOPICS), again=True)
+        topics, malformed = await self._storage.read_topics({}, self.watch(EventSource.TOPICS), again=True)
         assigned = [
             TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
         ]
@@ -131,7 +131,7 @@ class ClusterReader:
 
     async def brokers(self) -> BrokersChanged:
         """All registrations."""
-        brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(NewsSource.BROKERS))
+        brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(EventSource.BROKERS))
         return BrokersChanged(brokers)
 
     async def topics(self, state: ControllerState) -> TopicsChanged:
@@ -144,7 +144,7 @@ class ClusterReader:
         unreadable |= self.stale_topics
         self.stale_topics.clear()
         known = {name: topic for name, topic in state.topics.items() if name not in unreadable}
-        topics, malformed = await self._storage.read_topics(known, self.watch(NewsSource.TOPICS), again=again)
+        topics, malformed = await self._storage.read_topics(known, self.watch(EventSource.TOPICS), again=again)
         self.topic_watches.follow(topics)
         return TopicsChanged(topics, malformed)
 

@@ -20,7 +20,7 @@ from kafkalite.controller.event_loop import Balance, ControllerEventLoop
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.load_reports import PAUSE_S, BalancerConfig, LoadReports
 from kafkalite.controller.log_ends import LogEnds
-from kafkalite.controller.sources import NewsSource
+from kafkalite.controller.sources import EventSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Storage
 from kafkalite.controller.zk_access import Connectivity, ControllerMovedError
@@ -315,7 +315,7 @@ class Controller:
     def settings_changed(self) -> None:
         """The cluster's dynamic settings are others: a reassignment that waits for a slot may go on."""
         if self._event_loop is not None:
-            self._event_loop.inbox.mark(NewsSource.MOVES)
+            self._event_loop.inbox.mark(EventSource.MOVES)
         if self._reports is not None:
             self._reports.kick()
 

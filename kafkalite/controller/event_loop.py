@@ -1,7 +1,7 @@
-"""One elected epoch: one task, one inbox (invariant C21). Reads news, decides, performs effects; contains no policy.
+"""One elected epoch: one task, one inbox (invariant C21). Reads changes, decides, performs effects; contains no policy.
 
-Watches only mark what has to be read again: they fire once and coalesce, so the news is always a full snapshot, read
-when its turn comes. The outcomes of a decision's effects are handled before any other news (invariant F23), and nothing is
+Watches only mark what has to be read again: they fire once and coalesce, so an event is always a full snapshot, read
+when its turn comes. The outcomes of a decision's effects are handled before any other event (invariant F23), and nothing is
 decided between the reading of a state and the effects of the decision about it.
 """
 
@@ -70,7 +70,7 @@ from kafkalite.controller.decisions.events import (
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.isr_notices import IsrNotices
-from kafkalite.controller.sources import ADMIN, NewsSource
+from kafkalite.controller.sources import ADMIN, EventSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Storage
 from kafkalite.controller.zk_access import ControllerMovedError
@@ -222,18 +222,18 @@ class ControllerEventLoop:
         if self._ticks % TICKS_PER_FULL_READ == 0:
             self.reader.is_full_read_due = True
             # Requests, too: one whose write or removal was not answered fires no watch.
-            for source in (NewsSource.TOPICS, *ADMIN, NewsSource.STATES):
+            for source in (EventSource.TOPICS, *ADMIN, EventSource.STATES):
                 self.inbox.mark(source)
         if self._are_requests_due:
             self._are_requests_due = False
-            self.inbox.mark(NewsSource.PARTITION_REQUESTS)
-        self.inbox.mark(NewsSource.TICK)
+            self.inbox.mark(EventSource.PARTITION_REQUESTS)
+        self.inbox.mark(EventSource.TICK)
 
     def _has_work(self) -> bool:
         return not self.inbox.is_empty or self._notices.is_due or self.reader.topic_watches.is_due
 
     async def _turn(self) -> None:
-        """One piece of news of each kind, so that none starves the others; the most urgent first."""
+        """One event of each kind, so that none starves the others; the most urgent first."""
         inbox = self.inbox
         self._stats.queue_size = len(inbox.dirty) + len(inbox.posted) + self._notices.is_due
         if inbox.resign_reason is not None:
@@ -260,7 +260,7 @@ class ControllerEventLoop:
             stale = await self.reader.topic_watches.arm(self.state.topics)
             if stale:
                 self.reader.stale_topics |= stale
-                self.inbox.mark(NewsSource.TOPICS)
+                self.inbox.mark(EventSource.TOPICS)
         if self._balance is not None and self._clock.monotonic() >= self._balance_due:
             self._balance_due = self._clock.monotonic() + self._balance.interval_s
             await self._handle(BalanceDue(self._balance.percentage))
@@ -276,14 +276,14 @@ class ControllerEventLoop:
             self._phases.read_ms = self._since(self._phases)
         for event in events:
             await self._handle(event)
-        for source in (*(each for each, admin in ADMIN.items() if not admin.is_read_at_start), NewsSource.MOVES):
+        for source in (*(each for each, admin in ADMIN.items() if not admin.is_read_at_start), EventSource.MOVES):
             self.inbox.mark(source)
         self.ready = True
         _log.info("controller.ready", epoch=self.state.epoch)
 
-    async def _read_source(self, source: NewsSource, since: float) -> None:
+    async def _read_source(self, source: EventSource, since: float) -> None:
         match source:
-            case NewsSource.BROKERS:
+            case EventSource.BROKERS:
                 event = await self.reader.brokers()
                 if any(
                     id_ not in event.brokers or event.brokers[id_].broker_epoch != info.broker_epoch
@@ -293,14 +293,14 @@ class ControllerEventLoop:
                     self._phases.detected_ms = self._since(self._phases)
                 await self._handle(event)
                 self._on_moves()
-            case NewsSource.TOPICS:
+            case EventSource.TOPICS:
                 await self._handle(await self.reader.topics(self.state))
-            case NewsSource.MOVES:
+            case EventSource.MOVES:
                 await self._handle(self.reader.moves(self.state))
                 self._on_moves()
-            case NewsSource.TICK:
+            case EventSource.TICK:
                 await self._handle(Ticked())
-            case NewsSource.STATES:
+            case EventSource.STATES:
                 await self._handle(IsrsChanged(self._notices.next_to_check(self.state)))
             case _:
                 admin = ADMIN[source]
@@ -386,7 +386,7 @@ class ControllerEventLoop:
             case RereadTopics(topics):
                 return await self._reread(topics)
             case AdvanceReassignments():
-                self.inbox.mark(NewsSource.MOVES)
+                self.inbox.mark(EventSource.MOVES)
             case RemoveReassignmentRequests(done):
                 await self._storage.remove_reassignment_requests(done)
             case RemovePartitionRequests(adds, removals):
@@ -434,7 +434,7 @@ class ControllerEventLoop:
         self.reader.stale_topics |= set(topics)
         self._are_requests_due = True
         if self.state.removals:
-            self.inbox.mark(NewsSource.PARTITION_REQUESTS)
+            self.inbox.mark(EventSource.PARTITION_REQUESTS)
         return await self.reader.topics(self.state)
 
     def _reply(self, token: int, response: ControlledShutdownResponse) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kafkalite.controller.decisions.events import Event
-from kafkalite.controller.sources import NewsSource
+from kafkalite.controller.sources import EventSource
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
 from kafkalite.model import ControllerEpoch
@@ -19,7 +19,7 @@ class Inbox:
         #: Set whenever something has arrived.
         self.arrived = asyncio.Event()
         #: What has to be read -> when (monotonic seconds) that became known first.
-        self.dirty: dict[NewsSource, float] = {}
+        self.dirty: dict[EventSource, float] = {}
         self.posted: list[Event] = []
         self.resign_reason: str | None = None
         self.is_expired = False
@@ -36,7 +36,7 @@ class Inbox:
         self.posted.append(event)
         self.arrived.set()
 
-    def mark(self, source: NewsSource) -> None:
+    def mark(self, source: EventSource) -> None:
         """Something about this source may have changed."""
         self.dirty.setdefault(source, self._clock.monotonic())
         self.arrived.set()
@@ -58,4 +58,4 @@ class Inbox:
             self.must_verify = True  # it knows a newer controller: the next fenced write shows that; make one now
             self.arrived.set()
         else:
-            self.mark(NewsSource.BROKERS)  # the command met another life of its broker
+            self.mark(EventSource.BROKERS)  # the command met another broker epoch

@@ -1,4 +1,4 @@
-"""What a controller reads from ZooKeeper: a number for each source of news, and for the admin znodes how each becomes an event.
+"""What a controller reads from ZooKeeper: a number for each source of events, and for the admin znodes how each becomes an event.
 
 A new admin znode is one entry of `ADMIN` here, its path (`coordination.paths`) and format (`coordination.admin_znodes`), its
 event, and the decision about it (`controller.decisions`). The effect `RemoveAdminRequest` removes it when it is done.
@@ -22,7 +22,7 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
 
 
-class NewsSource(IntEnum):
+class EventSource(IntEnum):
     """What can have changed, in the order in which it is read."""
 
     BROKERS = 1
@@ -76,10 +76,10 @@ async def _reassignment(storage: Storage, watch: Watch) -> Event:
         return ReassignmentRequested({}, malformed=error.reason)
 
 
-ADMIN: Mapping[NewsSource, AdminSource] = {
-    NewsSource.DELETIONS: AdminSource(_deletions, is_read_at_start=True),
-    NewsSource.RESTARTS: AdminSource(Storage.read_restarts, names_topics=False),
-    NewsSource.PREFERRED_ELECTION: AdminSource(_preferred_election),
-    NewsSource.PARTITION_REQUESTS: AdminSource(Storage.read_partition_requests),
-    NewsSource.REASSIGNMENT: AdminSource(_reassignment),
+ADMIN: Mapping[EventSource, AdminSource] = {
+    EventSource.DELETIONS: AdminSource(_deletions, is_read_at_start=True),
+    EventSource.RESTARTS: AdminSource(Storage.read_restarts, names_topics=False),
+    EventSource.PREFERRED_ELECTION: AdminSource(_preferred_election),
+    EventSource.PARTITION_REQUESTS: AdminSource(Storage.read_partition_requests),
+    EventSource.REASSIGNMENT: AdminSource(_reassignment),
 }

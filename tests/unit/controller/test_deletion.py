@@ -9,7 +9,7 @@ import json
 import pytest
 
 from kafkalite.controller import event_loop as leadership
-from kafkalite.controller.sources import NewsSource
+from kafkalite.controller.sources import EventSource
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
@@ -143,7 +143,7 @@ async def test_an_order_below_one_that_stands_is_seen(cluster: Cluster) -> None:
 
 
 @pytest.mark.checklist("C19")
-def notice(cluster: Cluster, number: int, source: NewsSource) -> None:
+def notice(cluster: Cluster, number: int, source: EventSource) -> None:
     """The controller of this broker looks at what has changed."""
     running = cluster.controllers[number]._event_loop
     assert running is not None
@@ -158,7 +158,7 @@ async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, *, fails_ove
         cluster.create_topic(name, {0: (1, 2, 3)})
     await until(lambda: all(settled(cluster, TopicPartition(name, 0)) for name in "tuv"))
     cluster.put_state(T0, 2, (2, 1), leader_epoch=6)
-    notice(cluster, 1, NewsSource.STATES)
+    notice(cluster, 1, EventSource.STATES)
     await until(lambda: settled(cluster))
     vanish(cluster, "t", "u")
     await until(lambda: all(set(each.roles) == {TopicPartition("v", 0)} for each in cluster.brokers.values()))
@@ -176,7 +176,7 @@ async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, *, fails_ove
     cluster.zookeeper.poke(Create(paths.topic("t"), topic_znodes.encode_topic(value)))
     await until(lambda: settled(cluster))
     assert cluster.leader_and_isr("t") == (2, (2, 1), 7), "a later epoch than the one it had"
-    notice(cluster, 2 if fails_over else 1, NewsSource.TICK)
+    notice(cluster, 2 if fails_over else 1, EventSource.TICK)
     await until(lambda: cluster.zookeeper.peek(paths.vanished_topic("id-t")) is None)
     assert cluster.zookeeper.peek(paths.vanished_topic("id-u")) is not None
 
@@ -228,7 +228,7 @@ async def test_a_topic_that_is_put_back_unseen_is_led_in_a_new_epoch(
     cluster.create_topic("t", {0: (1, 2, 3)})
     await until(lambda: settled(cluster))
     cluster.put_state(T0, 2, (2, 1), leader_epoch=6)
-    notice(cluster, 1, NewsSource.STATES)
+    notice(cluster, 1, EventSource.STATES)
     await until(lambda: settled(cluster))
     leader, isr, epoch = returns
     saved = cluster.zookeeper.peek(paths.topic("t"))

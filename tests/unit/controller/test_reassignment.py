@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.controller import event_loop
 from kafkalite.controller.cluster_reading import ClusterReader
-from kafkalite.controller.sources import NewsSource
+from kafkalite.controller.sources import EventSource
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData, Watch
 from kafkalite.model import BrokerId, TopicPartition
@@ -87,8 +87,8 @@ async def test_a_request_that_no_watch_reports_is_found_by_the_clock(
     monkeypatch.setattr(event_loop, "TICK_S", 0.05)
     watch = ClusterReader.watch
 
-    def deaf(reader: ClusterReader, source: NewsSource) -> Watch:
-        return (lambda: None) if source is NewsSource.REASSIGNMENT else watch(reader, source)
+    def deaf(reader: ClusterReader, source: EventSource) -> Watch:
+        return (lambda: None) if source is EventSource.REASSIGNMENT else watch(reader, source)
 
     monkeypatch.setattr(ClusterReader, "watch", deaf)
     await running(cluster, 4)
