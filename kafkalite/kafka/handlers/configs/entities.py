@@ -10,6 +10,7 @@ from kafkalite.coordination.topic_configs import CLIENT_METRICS, GROUPS
 from kafkalite.coordinators.patterns import full_match
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.kafka.handlers.configs.entries import ConfigQuery, ConfigSource, ConfigType, Origin
 from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
 from kafkalite.resource_configs import (
@@ -23,18 +24,16 @@ from kafkalite.resource_configs import (
     value,
 )
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS_TYPE, GROUP = 2, 4, 8, 16, 32
-_SOURCE_STATIC, _SOURCE_DEFAULT = 4, 5
-#: Resource type -> (type of the entity in ZooKeeper, its keys, Kafka's ConfigSource).
-ENTITIES: Mapping[int, tuple[str, Mapping[str, Key], int]] = {
-    CLIENT_METRICS_TYPE: (CLIENT_METRICS, CLIENT_METRICS_KEYS, 7),
-    GROUP: (GROUPS, GROUP_KEYS, 8),
-}
-#: Kafka's ConfigDef types.
-_KINDS = {bool: 1, str: 2, int: 3, list: 7}
+if TYPE_CHECKING:
+    from kafkalite.kafka.handlers.configs.entries import ConfigEntry
 
-if TYPE_CHECKING:  # the classes are made when a request of their kind comes
-    _Entry = wire.DescribeConfigsResponse.DescribeConfigsResourceResult
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS_TYPE, GROUP = 2, 4, 8, 16, 32
+#: Resource type -> (type of the entity in ZooKeeper, its keys, the source of what it sets).
+ENTITIES: Mapping[int, tuple[str, Mapping[str, Key], ConfigSource]] = {
+    CLIENT_METRICS_TYPE: (CLIENT_METRICS, CLIENT_METRICS_KEYS, ConfigSource.CLIENT_METRICS),
+    GROUP: (GROUPS, GROUP_KEYS, ConfigSource.GROUP),
+}
+_KINDS = {bool: ConfigType.BOOLEAN, str: ConfigType.STRING, int: ConfigType.INT, list: ConfigType.LIST}
 #: (settings before, what the request says, the defaults of lists) -> settings after.
 Change = Callable[[Mapping[str, str], Sequence[Any], Mapping[str, str]], dict[str, str]]
 
@@ -52,42 +51,27 @@ class EntityConfigs:
     async def describe(
         self,
         resource: wire.DescribeConfigsRequest.DescribeConfigsResource,
-        message: wire.DescribeConfigsRequest,
-        layers: Sequence[tuple[int, Mapping[str, str]]],
-    ) -> list[_Entry]:
+        query: ConfigQuery,
+        layers: Sequence[tuple[ConfigSource, Mapping[str, str]]],
+    ) -> list[ConfigEntry]:
         """All keys of a group or subscription, whether it exists or not. Raises ApiError.
 
         Args:
-            layers: the broker's dynamic settings, the strongest first: (Kafka's ConfigSource, key -> value).
+            layers: the broker's dynamic settings, the strongest first: (source, key -> value).
         """
         entity_type, keys, dynamic = ENTITIES[resource.resource_type]
         settings = await self._services.entity_overrides(entity_type, _named(resource.resource_name))
-        wanted = set(resource.configuration_keys or ()) or keys.keys()
-        response = wire.DescribeConfigsResponse
         entries = []
         for name, key in sorted(keys.items()):
-            if name not in wanted:
+            if not query.wants(name):
                 continue
-            values = [(dynamic, name, settings[name])] if name in settings else []
+            origins = [(dynamic, name, settings[name])] if name in settings else []
             held = value(keys, settings, name)
             if resource.resource_type == GROUP:
                 held = group_setting(settings, name, self._services.config)
                 inherited = _of_broker(name, self._services.static_config, layers)
-                values += inherited or [(_SOURCE_DEFAULT, name, _text(key.default))]
-            source = values[0][0] if values else _SOURCE_DEFAULT
-            entries.append(
-                response.DescribeConfigsResourceResult(
-                    name=name,
-                    value=_text(held),
-                    is_default=source == _SOURCE_DEFAULT,
-                    config_source=source,
-                    synonyms=[response.DescribeConfigsSynonym(each, text, source) for source, each, text in values]
-                    if message.include_synonyms
-                    else (),
-                    config_type=_KINDS[key.kind],
-                    documentation=key.doc if message.include_documentation else None,
-                )
-            )
+                origins += inherited or [(ConfigSource.DEFAULT, name, _text(key.default))]
+            entries.append(query.entry(name, _text(held), origins, _KINDS[key.kind], key.doc))
         return entries
 
     async def alter(
@@ -133,17 +117,17 @@ class EntityConfigs:
 
 
 def _of_broker(
-    name: str, static: BrokerConfig, layers: Sequence[tuple[int, Mapping[str, str]]]
-) -> list[tuple[int, str, str]]:
-    """What holds for a group that does not set `name`: (source, name of the broker's setting, value), strongest first."""
+    name: str, static: BrokerConfig, layers: Sequence[tuple[ConfigSource, Mapping[str, str]]]
+) -> list[Origin]:
+    """What holds for a group that does not set `name`, the strongest first."""
     found = BROKER_KEYS.get(f"group.{name}")
     if found is None:
         return []
     spec, _ = found
     key = f"group.{name}"
-    values = [(_SOURCE_DEFAULT, key, _text(spec.default))]
+    values = [(ConfigSource.DEFAULT, key, _text(spec.default))]
     if (text := _text(getattr(static, spec.name))) != values[0][2]:
-        values.insert(0, (_SOURCE_STATIC, key, text))
+        values.insert(0, (ConfigSource.STATIC, key, text))
     return [*((source, key, settings[key]) for source, settings in layers if key in settings), *values]
 
 
