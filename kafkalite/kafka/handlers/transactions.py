@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
@@ -29,6 +29,8 @@ _SHARES_FROM = 6
 #: From this version on EndTxn bumps the epoch, and AddPartitionsToTxn knows TRANSACTION_ABORTABLE (KIP-890).
 _BUMPS_FROM = 5
 _ABORTABLE_FROM = 5
+#: From this version on AddPartitionsToTxn comes from nodes, for several transactions at once.
+_BATCHED_FROM = 4
 #: How long the first partitions of a transaction wait for the markers of the one before. With CONCURRENT_TRANSACTIONS clients would
 #: come again 20 ms later, and librdkafka takes an abort in between for a fatal error, since it is sent while none is open.
 _MARKERS_PATIENCE_S = 0.1
@@ -130,38 +132,18 @@ class TransactionHandlers:
     async def add_partitions(
         self, request: Request, message: wire.AddPartitionsToTxnRequest
     ) -> wire.AddPartitionsToTxnResponse:
-        response = wire.AddPartitionsToTxnResponse
-        if request.version < 4:
-            results = await self._add(
-                request.denied.topics
-                | INTERNAL_TOPICS,  # later versions come from nodes, whose group offsets lie there
+        request_type, response = wire.AddPartitionsToTxnRequest, wire.AddPartitionsToTxnResponse
+        if request.version < _BATCHED_FROM:
+            txn = request_type.AddPartitionsToTxnTransaction(
                 message.v3_and_below_transactional_id,
                 message.v3_and_below_producer_id,
                 message.v3_and_below_producer_epoch,
-                message.v3_and_below_topics,
-                verify_only=False,
-                is_old=request.version < 2,
-                patience_s=_MARKERS_PATIENCE_S,
+                topics=message.v3_and_below_topics,
             )
-            return response(results_by_topic_v3_and_below=results)
+            return response(results_by_topic_v3_and_below=await self._add(request, txn))
         # Side by side: each that adds waits for replication.
         async with asyncio.TaskGroup() as tasks:
-            found = [
-                tasks.create_task(
-                    self._add(
-                        request.denied.topics,
-                        txn.transactional_id,
-                        txn.producer_id,
-                        txn.producer_epoch,
-                        txn.topics,
-                        verify_only=txn.verify_only,
-                        is_old=False,
-                        client_version=BUMPING_VERSION,
-                        knows_abortable=request.version >= _ABORTABLE_FROM,
-                    )
-                )
-                for txn in message.transactions
-            ]
+            found = [tasks.create_task(self._add(request, txn)) for txn in message.transactions]
         return response(
             results_by_transaction=[
                 response.AddPartitionsToTxnResult(txn.transactional_id, task.result())
@@ -170,21 +152,14 @@ class TransactionHandlers:
         )
 
     async def _add(
-        self,
-        denied: frozenset[str],
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        topics: Sequence[wire.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
-        *,
-        verify_only: bool,
-        is_old: bool,
-        client_version: int = 0,
-        knows_abortable: bool = False,
-        patience_s: float = 0.0,
+        self, request: Request, txn: wire.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
     ) -> list[wire.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
-        wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-        names = list(dict.fromkeys(topic.name for topic in topics))
+        is_of_client = request.version < _BATCHED_FROM
+        # Later versions come from nodes, whose group offsets lie in internal topics.
+        denied = request.denied.topics | INTERNAL_TOPICS if is_of_client else request.denied.topics
+        producer = (txn.transactional_id, txn.producer_id, txn.producer_epoch)
+        wanted = [TopicPartition(topic.name, index) for topic in txn.topics for index in topic.partitions]
+        names = list(dict.fromkeys(topic.name for topic in txn.topics))
         counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
         refused: dict[TopicPartition, ErrorCode] = {}
         for key in wanted:
@@ -198,24 +173,22 @@ class TransactionHandlers:
             codes = {key: int(refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED)) for key in wanted}
         else:
             try:
-                if verify_only:
+                if txn.verify_only:
                     for key in wanted:
-                        code = self._transactions.verify_partition(transactional_id, producer_id, epoch, key)
-                        if code is ErrorCode.INVALID_TXN_STATE and knows_abortable:
+                        code = self._transactions.verify_partition(*producer, key)
+                        if code is ErrorCode.INVALID_TXN_STATE and request.version >= _ABORTABLE_FROM:
                             code = ErrorCode.TRANSACTION_ABORTABLE
                         codes[key] = int(code)
                 else:
                     await self._transactions.add_partitions(
-                        transactional_id,
-                        producer_id,
-                        epoch,
+                        *producer,
                         wanted,
-                        client_version=client_version,
-                        patience_s=patience_s,
+                        client_version=0 if is_of_client else BUMPING_VERSION,
+                        patience_s=_MARKERS_PATIENCE_S if is_of_client else 0.0,
                     )
                     codes = dict.fromkeys(wanted, 0)
             except ApiError as error:
-                codes = dict.fromkeys(wanted, _fenced(error.code, is_old=is_old))
+                codes = dict.fromkeys(wanted, _fenced(error.code, is_old=request.version < 2))
         response = wire.AddPartitionsToTxnResponse
         return [
             response.AddPartitionsToTxnTopicResult(
@@ -225,7 +198,7 @@ class TransactionHandlers:
                     for index in topic.partitions
                 ],
             )
-            for topic in topics
+            for topic in txn.topics
         ]
 
     async def add_offsets(self, request: Request, message: wire.AddOffsetsToTxnRequest) -> wire.AddOffsetsToTxnResponse:
