@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable
 
 from kafkalite.coordinators.services import Services
@@ -36,26 +35,20 @@ class LogOffsetHandlers:
         }
 
     async def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
-        # A partition that is named twice is refused before anything is looked up: each look-up may read a whole batch.
-        times = Counter(
-            (topic.name, partition.partition_index) for topic in message.topics for partition in topic.partitions
+        refused = _refused(request, message)
+        asked = tuple(
+            ListOffsetsPartition(
+                topic.name,
+                each.partition_index,
+                EARLIEST_TIMESTAMP if each.timestamp in _OF_STORAGE else each.timestamp,
+                each.current_leader_epoch,
+            )
+            for topic in message.topics
+            for each in topic.partitions
+            if (topic.name, each.partition_index) not in refused
         )
-        refused: dict[tuple[str, int], ErrorCode] = {}
-        asked: list[ListOffsetsPartition] = []
-        for topic in message.topics:
-            for partition in topic.partitions:
-                key, timestamp = (topic.name, partition.partition_index), partition.timestamp
-                if topic.name in request.denied.topics:
-                    refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                elif times[key] > 1:
-                    refused[key] = ErrorCode.INVALID_REQUEST
-                elif request.version < _SINCE.get(timestamp, 0):
-                    refused[key] = ErrorCode.UNSUPPORTED_VERSION
-                else:
-                    what = EARLIEST_TIMESTAMP if timestamp in _OF_STORAGE else timestamp
-                    asked.append(ListOffsetsPartition(*key, what, partition.current_leader_epoch))
         listed = await self._partitions.list_offsets(
-            ListOffsetsRequest(tuple(asked), message.isolation_level, request.connection.owner)
+            ListOffsetsRequest(asked, message.isolation_level, request.connection.owner)
         )
         by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
         response = wire.ListOffsetsResponse
@@ -150,3 +143,20 @@ class LogOffsetHandlers:
 def _check_topic(request: Request, topic: str) -> None:
     if topic in request.denied.topics:
         raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _refused(request: Request, message: wire.ListOffsetsRequest) -> dict[tuple[str, int], ErrorCode]:
+    """The partitions that are not looked up. Of one that is named twice, neither is: each look-up may read a whole batch."""
+    refused: dict[tuple[str, int], ErrorCode] = {}
+    named: set[tuple[str, int]] = set()
+    for topic in message.topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            if topic.name in request.denied.topics:
+                refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif key in named:
+                refused[key] = ErrorCode.INVALID_REQUEST
+            elif request.version < _SINCE.get(partition.timestamp, 0):
+                refused[key] = ErrorCode.UNSUPPORTED_VERSION
+            named.add(key)
+    return refused
