@@ -10,6 +10,9 @@ from kafkalite.protocol.varints import read_varint
 _HEAD = struct.Struct(">hhih").unpack_from
 #: API, version, correlation id, and the length of the client id.
 HEAD_BYTES = 10
+#: Characters of a client id that are used. What is not UTF-8 becomes three bytes for one, and a member's id is a client id with 37 characters
+#: more: in a response, or in the log, a string has 32,767 bytes.
+MAX_CLIENT_ID = 10_000
 #: Kafka knows none; without a bound 16 MB of them hold the loop for seconds.
 MAX_TAGS = 100
 
@@ -17,7 +20,7 @@ MAX_TAGS = 100
 def parse_header(view: memoryview) -> tuple[int, int, int, str, int]:
     """API key, version, correlation id, client id, and where the header without its tagged fields ends.
 
-    Bytes of the client id that are not UTF-8 become U+FFFD, as with Kafka: they are no reason to refuse a client.
+    Bytes of the client id that are not UTF-8 become U+FFFD, as with Kafka: they are no reason to refuse a client. A longer one is cut.
 
     Raises:
         WireError, struct.error: it is malformed.
@@ -28,7 +31,8 @@ def parse_header(view: memoryview) -> tuple[int, int, int, str, int]:
     position = HEAD_BYTES + id_bytes
     if position > len(view):
         raise WireError("the client id overruns the frame")
-    return api_key, version, correlation_id, str(view[HEAD_BYTES:position], "utf-8", "replace"), position
+    client_id = str(view[HEAD_BYTES:position], "utf-8", "replace")
+    return api_key, version, correlation_id, client_id[:MAX_CLIENT_ID], position
 
 
 def skip_tags(view: memoryview, position: int) -> int:

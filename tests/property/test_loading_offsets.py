@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -70,6 +71,9 @@ def replayed(history: list[tuple[Any, ...]], *, by_record: bool) -> tuple[object
         if by_record or what == "piece":
             settle()
     settle()
+    for entry in partition.entries.values():
+        pending = entry.offsets.in_transactions.values()
+        assert entry.offsets.unstable == Counter(key for offsets in pending for key in offsets)
     return (
         {
             name: (entry.offsets.committed, entry.offsets.in_transactions, entry.share is not None)

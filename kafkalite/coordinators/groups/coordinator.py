@@ -59,6 +59,8 @@ from kafkalite.telemetry.repeats import Repeats
 _log = get_logger(__name__)
 
 _TICK_S = 0.05
+#: Characters of a member id before the part that is drawn: with more, it would be no string of the protocol.
+_MAX_PREFIX = 10_000
 #: How long the clock waits while no group has a deadline (a new one wakes it).
 _IDLE_S = 60.0
 
@@ -194,7 +196,7 @@ class GroupCoordinator:
         return entry
 
     def new_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{uuid.UUID(int=self._services.random.getrandbits(128), version=4)}"
+        return f"{prefix[:_MAX_PREFIX]}-{uuid.UUID(int=self._services.random.getrandbits(128), version=4)}"
 
     def sync(
         self,
@@ -228,7 +230,8 @@ class GroupCoordinator:
             self.consumers.classic_leave(entry, member_id, instance_id)
             return ErrorCode.NONE
         error, effects = entry.group.leave(member_id, instance_id, self._now())
-        self._perform(entry, effects)
+        if not error:
+            self._perform(entry, effects)
         return error
 
     def consumer_heartbeat(

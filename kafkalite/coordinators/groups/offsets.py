@@ -7,6 +7,7 @@ for both (KIP-447).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import field
 
@@ -58,6 +59,8 @@ class GroupOffsets:
     committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     #: Producer -> what its open transaction will commit.
     in_transactions: dict[ProducerId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+    #: In how many of these each partition is: readers of stable offsets ask for each of theirs.
+    unstable: Counter[TopicPartition] = field(default_factory=Counter)
     #: Commits, plain or in a transaction, whose append is under way: how many of each partition.
     appending: dict[TopicPartition, int] = field(default_factory=dict)
     #: Those of all partitions that have ever begun, and the number of the last one of each partition in `appending`.
@@ -96,15 +99,25 @@ class GroupOffsets:
         self.was_used = True
         pending = self.in_transactions.setdefault(producer_id, {})
         known = pending.get(partition)
+        if known is None:
+            self.unstable[partition] += 1
         if known is None or known.record_offset <= offset.record_offset:
             pending[partition] = offset
 
     def end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None:
         """The marker of the producer's transaction is in the log."""
         pending = self.in_transactions.pop(producer_id, {})
+        for partition in pending:
+            self._ends(partition)
         if is_committed:
             for partition, offset in pending.items():
                 self.commit(partition, offset)
+
+    def _ends(self, partition: TopicPartition) -> None:
+        """One transaction less has an offset of it."""
+        self.unstable[partition] -= 1
+        if not self.unstable[partition]:
+            del self.unstable[partition]
 
     def forget(self, partition: TopicPartition, record_offset: int) -> None:
         """A tombstone: what was committed before it does not count any more, nor does what waits for the end of a transaction."""
@@ -112,8 +125,10 @@ class GroupOffsets:
             known = offsets.get(partition)
             if known is not None and known.record_offset <= record_offset:
                 del offsets[partition]
-                if producer_id is not None and not offsets:
-                    del self.in_transactions[producer_id]
+                if producer_id is not None:
+                    self._ends(partition)
+                    if not offsets:
+                        del self.in_transactions[producer_id]
 
     def of_topic(self, name: str, topic_id: TopicId) -> set[int]:
         """The partitions of this topic, and not of another one of its name, with a committed offset."""
@@ -125,7 +140,7 @@ class GroupOffsets:
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether a commit that is under way, or an open transaction, may change this partition's offset."""
-        return partition in self.appending or any(partition in pending for pending in self.in_transactions.values())
+        return partition in self.appending or partition in self.unstable
 
     @property
     def is_pending(self) -> bool:

@@ -16,6 +16,7 @@ from kafkalite.coordinators.groups.decisions.classic.events import (
 )
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember, GroupState
+from kafkalite.coordinators.groups.decisions.classic.rebalance import MAX_PROTOCOLS
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
@@ -274,6 +275,85 @@ def test_the_vote_reads_the_protocols_of_each_member_once() -> None:
     _Protocols.reads = 0
     assert group.select_protocol() == "range"
     assert _Protocols.reads == 50
+
+
+class _Name(str):
+    """Counts how often it is compared with another name."""
+
+    __slots__ = ()
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        _Name.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_a_join_does_not_compare_its_protocols_with_those_of_all_members() -> None:
+    """9,999 names beside 9,999 others, and one in common: a JoinGroup of 110 kB held the loop for seconds."""
+    bench = Bench(delay_ms=100)
+    bench.join("first", protocols=(*((_Name(f"a{number}"), b"") for number in range(99)), ("range", b"")))
+    _Name.comparisons = 0
+    second = bench.join("second", protocols=(*((_Name(f"b{number}"), b"") for number in range(99)), ("range", b"")))
+    assert second is None
+    assert _Name.comparisons < 1_000
+    bench.wait(1_000)
+    assert {answer.protocol for answer in bench.answers.values()} == {"range"}
+
+
+def test_a_member_with_more_protocols_than_any_client_has_is_refused() -> None:
+    bench = Bench()
+    answer = bench.join("m", protocols=tuple((f"p{number}", b"") for number in range(MAX_PROTOCOLS + 1)))
+    assert answer is not None and answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert not bench.group.members
+
+
+def test_protocols_in_common_follow_members_that_change_come_back_and_leave() -> None:
+    bench = Bench()
+    [first, second] = bench.stable("a", "b")
+
+    def refused(name: str) -> bool:
+        token = f"try-{name}-{len(bench.answers)}"
+        answer = bench.join(token, protocols=((name, b""),))
+        if answer is not None:
+            return answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        bench.group.leave(f"id-{token}", None, bench.now)
+        return False
+
+    assert refused("sticky") and not refused("range")
+    # One that names a protocol twice has it once.
+    bench.join("again-a", first, protocols=(("sticky", b""), ("sticky", b""), ("range", b"")))
+    assert refused("sticky")
+    bench.join("again-b", second, protocols=(("sticky", b""),))
+    assert not refused("sticky")
+    assert refused("range")
+    bench.take(bench.group.leave(second, None, bench.now)[1])
+    assert not refused("range")
+    loaded = Group("g")
+    loaded.restore("consumer", "range", 1, first, list(bench.group.members.values()), 0, bench.now)
+    assert loaded.supporters == bench.group.supporters
+
+
+def test_a_whole_group_that_is_late_is_removed_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their sessions end in one moment. One after the other, each removal looked at all members: with 20,000, the loop was held for seconds."""
+    bench = Bench()
+    ids = bench.stable(*"abcdefgh")
+    generation = bench.group.generation
+    removals: list[int] = []
+    original = Group._remove
+
+    def counted(self: Group, members: Any, now: int) -> Any:
+        removals.append(len(members))
+        return original(self, members, now)
+
+    monkeypatch.setattr(Group, "_remove", counted)
+    bench.now += SESSION
+    bench.take(bench.group.tick(bench.now))
+    assert removals == [len(ids)]
+    assert not bench.group.members and bench.group.state is GroupState.EMPTY
+    assert bench.group.leader is None and not bench.group.supporters
+    [order] = bench.orders
+    assert (order.generation, order.assignments) == (generation + 1, {})
 
 
 def test_what_fences_a_member() -> None:

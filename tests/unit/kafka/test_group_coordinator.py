@@ -16,7 +16,8 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.testing.kafka_client import frame
 
 from .conftest import Broker
 from .coordinator_requests import GROUPS, TRANSACTIONS, commit, coordinator, fetched, join, move
@@ -303,6 +304,28 @@ async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeyp
     assert (await joined("d", 1_000)).error_code == 0
     assert (await client.ask(wire.LeaveGroupRequest("a", first.member_id), 2)).error_code == 0
     assert (await joined("c", 10_000)).error_code == 0
+
+
+async def test_no_name_of_a_client_makes_a_group_that_cannot_be_stored_or_described(broker: Broker) -> None:
+    """20,000 bytes that are no UTF-8 became 60,000. Neither was the group's record a record, nor its description a response: the connection
+    of whoever asked was aborted."""
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    for number, (group, instance_id) in enumerate((("g", None), ("h", "i" * 32_000))):
+        data = bytearray(frame(join(group, group_instance_id=instance_id), 5, number, "?"))
+        name = b"\xff" * 20_000
+        data[12:15] = len(name).to_bytes(2) + name
+        client.writer.write((len(data) - 4).to_bytes(4) + data[4:])
+        answer = decode("JoinGroupResponse", 5, (await client.receive_raw())[4:])
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            answer = await client.ask(join(group, answer.member_id), 5)
+        assert answer.error_code == 0 and len(answer.member_id.encode()) <= 32_767
+        request = wire.SyncGroupRequest
+        given = [request.SyncGroupRequestAssignment(answer.member_id, b"a")]
+        synced = await client.ask(request(group, 1, answer.member_id, instance_id, assignments=given), 3)
+        assert synced.error_code == 0
+    described = await other.ask(wire.DescribeGroupsRequest(["g", "h"]), 4)
+    assert [(each.error_code, each.group_state) for each in described.groups] == [(0, "Stable")] * 2
 
 
 @pytest.mark.parametrize("version", range(1, 8))

@@ -48,7 +48,9 @@ class GroupAdminHandlers:
                 groups.append(group)
         return wire.ListGroupsResponse(groups=groups)
 
-    def describe_groups(self, request: Request, message: wire.DescribeGroupsRequest) -> wire.DescribeGroupsResponse:
+    def describe_groups(
+        self, request: Request, message: wire.DescribeGroupsRequest
+    ) -> Steps[wire.DescribeGroupsResponse]:
         response = wire.DescribeGroupsResponse.DescribedGroup
         groups = []
         for group_id in dict.fromkeys(message.groups):  # one that is named twice is described once
@@ -66,7 +68,7 @@ class GroupAdminHandlers:
                 text = f"Group {group_id} not found."
                 groups.append(response(int(ErrorCode.GROUP_ID_NOT_FOUND), text, group_id, GroupState.DEAD.value))
                 continue
-            described = _described(group, group_id)
+            described = yield from _described(group, group_id)
             if request.version >= 3 and message.include_authorized_operations:
                 described.authorized_operations = self._access.authorized_operations(
                     request, ResourceType.GROUP, group_id
@@ -100,27 +102,33 @@ def _listed(entry: GroupEntry) -> wire.ListGroupsResponse.ListedGroup:
     return listed(group.group_id, group.protocol_type or "", group.state.value, "classic")
 
 
-def _described(group: Group | None, group_id: str) -> wire.DescribeGroupsResponse.DescribedGroup:
+def _described(group: Group | None, group_id: str) -> Steps[wire.DescribeGroupsResponse.DescribedGroup]:
     response = wire.DescribeGroupsResponse
     if group is None:
         return response.DescribedGroup(0, None, group_id, GroupState.DEAD.value)
     is_stable = group.state is GroupState.STABLE  # in all other states Kafka says nothing of protocol and members
-    return response.DescribedGroup(
+    members: list[wire.DescribeGroupsResponse.DescribedGroupMember] = []
+    answer = response.DescribedGroup(
         0,
         None,
         group_id,
         group.state.value,
         group.protocol_type or "",
         (group.protocol or "") if is_stable else "",
-        [
+        members,
+    )
+    protocol = group.protocol
+    for number, member in enumerate(list(group.members.values()), 1):
+        if not number % STEP:
+            yield
+        members.append(
             response.DescribedGroupMember(
                 member.member_id,
                 member.instance_id,
                 member.client_id,
                 member.client_host,
-                member.metadata(group.protocol) if is_stable else b"",
+                member.metadata(protocol) if is_stable else b"",
                 member.assignment if is_stable else b"",
             )
-            for member in group.members.values()
-        ],
-    )
+        )
+    return answer

@@ -6,6 +6,7 @@ from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.classic.events import JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps
 from kafkalite.protocol import wire
 from kafkalite.security.fair_room import user_of
 
@@ -97,14 +98,17 @@ class ClassicGroupHandlers:
             )  # no client expects this error here, and the members are known again when the log is loaded
         return wire.HeartbeatResponse(0, int(answer))
 
-    def leave(self, request: Request, message: wire.LeaveGroupRequest) -> wire.LeaveGroupResponse:
+    def leave(self, request: Request, message: wire.LeaveGroupRequest) -> Steps[wire.LeaveGroupResponse]:
+        """A step for each member: the larger its group, the longer it takes to leave it."""
         if not message.group_id:
             raise api_error(ErrorCode.INVALID_GROUP_ID)
         if request.version < 3:
             return wire.LeaveGroupResponse(0, int(self._leave(message.group_id, message.member_id, None)))
         response = wire.LeaveGroupResponse.MemberResponse
         members = []
-        for member in message.members:
+        for number, member in enumerate(message.members):
+            if number:
+                yield
             error = self._leave(message.group_id, member.member_id, member.group_instance_id)
             members.append(response(member.member_id, member.group_instance_id, int(error)))
         return wire.LeaveGroupResponse(0, 0, members)

@@ -15,6 +15,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
 from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire, to_wire
@@ -24,6 +25,8 @@ from kafkalite.security.requirements import REFUSALS
 
 #: From this version on clients make their member ids.
 _OWN_IDS_FROM = 1
+#: Members that are described in one step: each may have many topics.
+_MEMBERS_AT_ONCE = 10
 #: What a description says of members, from version 1 on.
 _CLASSIC, _CONSUMER = 0, 1
 
@@ -63,17 +66,17 @@ class ConsumerGroupHandlers:
 
     def describe(
         self, request: Request, message: wire.ConsumerGroupDescribeRequest
-    ) -> wire.ConsumerGroupDescribeResponse:
-        return wire.ConsumerGroupDescribeResponse(
-            groups=[
-                self._described(request, group_id, with_operations=message.include_authorized_operations)
-                for group_id in dict.fromkeys(message.group_ids)  # one that is named twice is described once
-            ]
-        )
+    ) -> Steps[wire.ConsumerGroupDescribeResponse]:
+        groups = []
+        for group_id in dict.fromkeys(message.group_ids):  # one that is named twice is described once
+            groups.append(
+                (yield from self._described(request, group_id, with_operations=message.include_authorized_operations))
+            )
+        return wire.ConsumerGroupDescribeResponse(groups=groups)
 
     def _described(
         self, request: Request, group_id: str, *, with_operations: bool
-    ) -> wire.ConsumerGroupDescribeResponse.DescribedGroup:
+    ) -> Steps[wire.ConsumerGroupDescribeResponse.DescribedGroup]:
         described = wire.ConsumerGroupDescribeResponse.DescribedGroup
         try:
             if group_id in request.denied.keys:
@@ -83,21 +86,18 @@ class ConsumerGroupHandlers:
                 what = "not found" if entry is None else "is not a consumer group"
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
             group = entry.consumer
-            members = group.members.values()
+            members = list(group.members.values())
             held = [each for m in members for each in (m.assigned, m.revoking, group.target_of(m.member_id))]
             check_visible(self._access, request, group.subscribed_topics() | still_assigned(held, self._groups.topics))
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
-        answer = described(
-            0,
-            None,
-            group_id,
-            group.state.value,
-            group.epoch,
-            group.target_epoch,
-            group.assignor(self._services.config.group_consumer_assignors),
-            [self._member(group, member) for member in members],
-        )
+        shown: list[wire.ConsumerGroupDescribeResponse.Member] = []
+        assignor = group.assignor(self._services.config.group_consumer_assignors)
+        answer = described(0, None, group_id, group.state.value, group.epoch, group.target_epoch, assignor, shown)
+        for number, member in enumerate(members, 1):
+            if not number % _MEMBERS_AT_ONCE:
+                yield
+            shown.append(self._member(group, member))
         if with_operations:
             answer.authorized_operations = self._access.authorized_operations(request, ResourceType.GROUP, group_id)
         return answer

@@ -133,16 +133,17 @@ class Group(Joining):
             return ErrorCode.NONE, self._maybe_complete_join(now)
         if error := self.check_member(member_id, instance_id):
             return error, []
-        return ErrorCode.NONE, self._remove(self.members[member_id], now)
+        return ErrorCode.NONE, self._remove([self.members[member_id]], now)
 
-    def _remove(self, member: ClassicGroupMember, now: int) -> list[Effect]:
-        """A member is gone: the others share out its partitions."""
+    def _remove(self, members: Sequence[ClassicGroupMember], now: int) -> list[Effect]:
+        """These members are gone: the others share out their partitions."""
         effects: list[Effect] = []
-        if member.join_token is not None:
-            effects.append(JoinAnswer(member.join_token, ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
-        if member.sync_token is not None:
-            effects.append(SyncAnswer(member.sync_token, ErrorCode.UNKNOWN_MEMBER_ID))
-        self._forget(member)
+        for member in members:
+            if member.join_token is not None:
+                effects.append(JoinAnswer(member.join_token, ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
+            if member.sync_token is not None:
+                effects.append(SyncAnswer(member.sync_token, ErrorCode.UNKNOWN_MEMBER_ID))
+        self._forget(members)
         match self.state:
             case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
                 return [*effects, *self._prepare_rebalance(now), *self._maybe_complete_join(now)]
@@ -195,10 +196,9 @@ class Group(Joining):
         for member_id in [key for key, deadline in self.pending_members.items() if deadline <= now]:
             del self.pending_members[member_id]
             effects += self._maybe_complete_join(now)
-        for member in [*self.members.values()]:
-            is_waiting = member.join_token is not None or member.sync_token is not None
-            if not is_waiting and member.deadline_ms <= now and member.member_id in self.members:
-                effects += self._remove(member, now)
+        # All that are late at once: the sessions of a whole group end in one moment if its network does.
+        if late := [each for each in self.members.values() if each.deadline_ms <= now and not each.is_waiting]:
+            effects += self._remove(late, now)
         if self.join_deadline_ms and self.join_deadline_ms <= now:
             effects += self._join_time_is_up(now)
         if self.sync_deadline_ms and self.sync_deadline_ms <= now:
@@ -232,11 +232,9 @@ class Group(Joining):
         """Members that did not ask for their assignment in time are out."""
         self.sync_deadline_ms = 0
         effects: list[Effect] = []
-        if self.state is GroupState.COMPLETING_REBALANCE and not self.is_storing:
-            missing = [member for member in self.members.values() if member.sync_token is None]
-            for member in missing:
-                if member.member_id in self.members:
-                    effects += self._remove(member, now)
+        missing = [member for member in self.members.values() if member.sync_token is None]
+        if missing and self.state is GroupState.COMPLETING_REBALANCE and not self.is_storing:
+            effects += self._remove(missing, now)
         return effects
 
     # --- the end, and coming back ---
@@ -266,6 +264,9 @@ class Group(Joining):
         self.protocol_type = protocol_type or None
         self.protocol, self.generation, self.leader = protocol, generation, leader
         self.members = {member.member_id: member for member in members}
+        self.supporters.clear()
+        for member in members:
+            self._count_protocols(member, 1)
         self.static_members = {
             member.instance_id: member.member_id for member in members if member.instance_id is not None
         }

@@ -85,6 +85,7 @@ class Joining(Rebalancing):
             self.protocol_type = request.protocol_type
         self.pending_members.pop(member_id, None)
         self.members[member_id] = member
+        self._count_protocols(member, 1)
         if request.instance_id is not None:
             self.static_members[request.instance_id] = member_id
         if self.leader is None:
@@ -98,7 +99,9 @@ class Joining(Rebalancing):
         if member.join_token is not None and member.join_token is not request.token:
             # The client gave up on its earlier request and asks again.
             effects.append(JoinAnswer(member.join_token, ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
+        self._count_protocols(member, -1)
         member.protocols = request.protocols
+        self._count_protocols(member, 1)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id, member.client_host, member.user = request.client_id, request.client_host, request.user
@@ -139,8 +142,10 @@ class Joining(Rebalancing):
         assert member.instance_id is not None
         old_id = member.member_id
         del self.members[old_id]
+        self._count_protocols(member, -1)
         member.take(identity)
         self.members[member.member_id] = member
+        self._count_protocols(member, 1)
         self.static_members[member.instance_id] = member.member_id
         if self.leader == old_id:
             self.leader = member.member_id

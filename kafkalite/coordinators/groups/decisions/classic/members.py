@@ -37,6 +37,11 @@ class ClassicGroupMember:
     #: See JoinRequest; empty: the member was read from the log.
     user: str = ""
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of it waits for its answer."""
+        return self.join_token is not None or self.sync_token is not None
+
     def identity(self) -> MemberIdentity:
         return MemberIdentity(
             self.member_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import field
 
 from kafkalite.coordinators.groups.decisions.classic.events import (
@@ -17,6 +18,9 @@ from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroup
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 
+#: Protocols that a member may name. Kafka knows no limit; Java's clients name three at most, and each costs the coordinator time.
+MAX_PROTOCOLS = 100
+
 
 @dataclass(slots=True)
 class Rebalancing:
@@ -30,6 +34,8 @@ class Rebalancing:
     generation: int = 0
     leader: str | None = None
     members: dict[str, ClassicGroupMember] = field(default_factory=dict)
+    #: Protocol -> how many members have it. Looked up in the members, one JoinGroup with thousands of names held the loop for seconds.
+    supporters: Counter[str] = field(default_factory=Counter)
     #: Instance id -> member id.
     static_members: dict[str, str] = field(default_factory=dict)
     #: Ids that were given out (MEMBER_ID_REQUIRED) and have not come back -> until when they may.
@@ -83,9 +89,7 @@ class Rebalancing:
 
     def _complete_join(self, now: int) -> list[Effect]:
         """End the joining phase: missing members are removed, except static members (they may be restarting)."""
-        for member in [*self.members.values()]:
-            if member.join_token is None and member.instance_id is None:
-                self._forget(member)
+        self._forget([each for each in self.members.values() if each.join_token is None and each.instance_id is None])
         joined = [member for member in self.members.values() if member.join_token is not None]
         if self.members and not joined:
             # Only static members, all away: wait once more.
@@ -141,20 +145,16 @@ class Rebalancing:
 
     def _supports(self, request: JoinRequest) -> bool:
         """Whether the member's protocols have one in common with everybody's."""
-        if not request.protocol_type or not request.protocols:
+        if not request.protocol_type or not 0 < len(request.protocols) <= MAX_PROTOCOLS:
             return False
         if not self.members:
             return True
         if request.protocol_type != self.protocol_type:
             return False
-        return any(self._is_common(name, request.member_id) for name, _ in request.protocols)
-
-    def _is_common(self, protocol: str, except_member: str = "") -> bool:
-        return all(
-            any(name == protocol for name, _ in member.protocols)
-            for member in self.members.values()
-            if member.member_id != except_member
-        )
+        known = self.members.get(request.member_id)
+        own = _names(known) if known is not None else frozenset[str]()
+        others = len(self.members) - (known is not None)
+        return any(self.supporters[name] - (name in own) == others for name, _ in request.protocols)
 
     def _fail_syncs(self, error: ErrorCode, now: int) -> list[Effect]:
         answers: list[Effect] = []
@@ -176,11 +176,20 @@ class Rebalancing:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def _forget(self, member: ClassicGroupMember) -> None:
-        del self.members[member.member_id]
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
-            del self.static_members[member.instance_id]
-        if self.leader == member.member_id:
+    def _count_protocols(self, member: ClassicGroupMember, change: int) -> None:
+        """The member comes with its protocols (1), or goes (-1)."""
+        for name in _names(member):
+            self.supporters[name] += change
+            if not self.supporters[name]:
+                del self.supporters[name]
+
+    def _forget(self, members: Iterable[ClassicGroupMember]) -> None:
+        for member in members:
+            del self.members[member.member_id]
+            self._count_protocols(member, -1)
+            if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+                del self.static_members[member.instance_id]
+        if self.leader not in self.members:
             self.leader = next(iter(self.members), None)
 
     def _touch(self, member: ClassicGroupMember, now: int) -> None:
@@ -188,3 +197,8 @@ class Rebalancing:
 
     def _assignments(self) -> dict[str, bytes]:
         return {member.member_id: member.assignment for member in self.members.values()}
+
+
+def _names(member: ClassicGroupMember) -> frozenset[str]:
+    """The protocols that it has: one that it names twice counts once."""
+    return frozenset(name for name, _ in member.protocols)

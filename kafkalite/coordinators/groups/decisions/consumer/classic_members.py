@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import check_room
 from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest
+from kafkalite.coordinators.groups.decisions.classic.rebalance import MAX_PROTOCOLS
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerOutcome, GroupSettings, advance, find
 from kafkalite.coordinators.groups.decisions.members import (
@@ -84,6 +85,8 @@ def join(
 
 def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
     """Raises ApiError INCONSISTENT_GROUP_PROTOCOL."""
+    if len(request.protocols) > MAX_PROTOCOLS:
+        raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     others = [
         {name for name, _ in member.classic.protocols}
         for member in group.members.values()

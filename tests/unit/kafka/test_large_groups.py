@@ -1,0 +1,79 @@
+"""Groups with many members: what a request about one costs, however small it is, is done in steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.errors import ErrorCode
+from kafkalite.protocol import wire
+
+from .conftest import Broker, FrameClient
+from .consumer_members import Member, started
+from .coordinator_requests import coordinator, join
+from .rights import counted_turns
+
+MEMBERS = 250
+
+
+async def joined(broker: Broker, count: int) -> list[FrameClient]:
+    """Clients whose members are in group `g`, and wait in it for one that is not there yet."""
+    client = await broker.client()
+    await coordinator(client, "g")
+    first = await client.ask(join("g"), 3)
+    assert not first.error_code
+    others = await broker.client()
+    for _ in range(count - 1):
+        others.send(join("g"), 3)
+    while len(members(broker)) < count:
+        await client.ask(wire.ApiVersionsRequest("x", "1"), 3)
+    return [client, others]
+
+
+def members(broker: Broker) -> list[str]:
+    [entry] = [each for each in broker.side.groups.groups() if each.group.group_id == "g"]
+    return list(entry.group.members)
+
+
+async def test_members_leave_in_steps(make_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look-up of the next deadline reads the deadlines of all members: 10,000 names that nobody has, in a group of 4,000, held the loop for seconds."""
+    broker = await make_broker(max_inflight_requests_per_connection=100)
+    client, _ = await joined(broker, 20)
+    request = wire.LeaveGroupRequest
+    turns = counted_turns(monkeypatch)
+    deadlines: list[Group] = []
+    original = Group.next_deadline
+
+    def counted(self: Group) -> int | None:
+        deadlines.append(self)
+        return original(self)
+
+    monkeypatch.setattr(Group, "next_deadline", counted)
+    gone = members(broker)[1:3]
+    leaving = [request.MemberIdentity(name, None) for name in (*(f"nobody-{number}" for number in range(50)), *gone)]
+    answer = await client.ask(request("g", members=leaving), 4)
+    assert [each.error_code for each in answer.members] == [ErrorCode.UNKNOWN_MEMBER_ID] * 50 + [0, 0]
+    assert not set(gone) & set(members(broker))
+    assert len(turns) >= 50
+    assert len(deadlines) == 2, "of a member that is not there the group need not look for its next deadline"
+
+
+async def test_a_classic_group_is_described_in_steps(make_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = await make_broker(max_inflight_requests_per_connection=MEMBERS)
+    client, _ = await joined(broker, MEMBERS)
+    turns = counted_turns(monkeypatch)
+    [group] = (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups
+    assert [each.member_id for each in group.members] == members(broker)
+    assert len(turns) >= MEMBERS // 100
+
+
+async def test_a_consumer_group_is_described_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await started(broker)
+    for number in range(30):
+        await Member(client, f"m{number:02}", "t").beat(0)
+    turns = counted_turns(monkeypatch)
+    [group] = (await client.ask(wire.ConsumerGroupDescribeRequest(["g"]), 1)).groups
+    assert sorted(each.member_id for each in group.members) == [f"m{number:02}" for number in range(30)]
+    assert len(turns) >= 3
