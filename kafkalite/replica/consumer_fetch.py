@@ -143,29 +143,35 @@ class ConsumerFetchHandler:
         if is_loading and not size_bytes:
             # There are records, but the disk has to give them first: an empty answer would say that there are none.
             wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
-        if available < needed and not is_error and wait_ms > 0 and fetch.entries and self._may_wait(terms.reader):
+        # Those of a session are counted with it.
+        size = 0 if fetch.is_session else len(fetch.entries)
+        if available < needed and not is_error and wait_ms > 0 and fetch.entries and self._may_wait(terms.reader, size):
             if not fetch.is_session and (has_waited or len(fetch.entries) <= STEP):  # otherwise they do so already
                 yield from fetch.watching(self._hosted.get, reading)
-            if fetch.reads == reading and self._may_wait(terms.reader):
+            if fetch.reads == reading and self._may_wait(terms.reader, size):
 
                 def attempt_again() -> None:
                     call.pacing.run(self._attempt(call, has_waited=True))
 
-                again = self._counted(terms.reader, attempt_again)
+                again = self._counted(terms.reader, size, attempt_again)
                 fetch.wait(self._hosted.wheel, wait_ms, needed - available, again, since_reading=True)
                 return
         yield from self._answer(call, sent, reading, is_error=is_error)
 
-    def _may_wait(self, reader: Owner) -> bool:
-        return self._hosted.long_polls.has_room(_user(reader)) and not self._hosted.wheel.is_closed
+    def _may_wait(self, reader: Owner, size: int) -> bool:
+        """Whether there may be another long poll with this number of partitions of its own."""
+        hosted, user = self._hosted, _user(reader)
+        return hosted.long_polls.has_room(user) and hosted.polled.has_room(user, size) and not hosted.wheel.is_closed
 
-    def _counted(self, reader: Owner, complete: Callable[[], None]) -> Callable[[], None]:
+    def _counted(self, reader: Owner, size: int, complete: Callable[[], None]) -> Callable[[], None]:
         """A long poll begins, and ends when what is returned is called, which calls `complete`."""
-        long_polls, user = self._hosted.long_polls, _user(reader)
+        long_polls, polled, user = self._hosted.long_polls, self._hosted.polled, _user(reader)
         long_polls.give(user, -1)
+        polled.give(user, -size)
 
         def over() -> None:
             long_polls.give(user)
+            polled.give(user, size)
             complete()
 
         return over
@@ -210,11 +216,11 @@ class ConsumerFetchHandler:
         What entries missed in the page cache is loaded. False: too many wait already, or the node stops.
         """
         self._load(fetch, reader)
-        if not self._may_wait(reader):
+        if not self._may_wait(reader, 0):
             return False
         for entry in fetch.entries.values():
             entry.watch(self._hosted.get(entry.key))
-        fetch.wait(self._hosted.wheel, wait_ms, 1, self._counted(reader, complete))
+        fetch.wait(self._hosted.wheel, wait_ms, 1, self._counted(reader, 0, complete))
         return True
 
     def sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:

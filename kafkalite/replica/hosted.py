@@ -83,6 +83,8 @@ class HostedPartitions:
         self.wheel = DeadlineWheel()
         #: How many of the operations in it are long polls of consumers, and whose. They keep nobody from writing, and no other user from waiting.
         self.long_polls = FairRoom(lambda: purgatory.MAX_WAITING)
+        #: The partitions that they wait for, but for those of sessions.
+        self.polled = FairRoom(lambda: purgatory.MAX_POLLED)
         self.counters = Counters()
         self.history = History(clock.wall_ms)
         self._partitions: dict[TopicPartition, Partition] = {}

@@ -23,6 +23,9 @@ ResponseLimit = Callable[[], int]
 
 #: Produce requests that may wait at once, and long polls of consumers.
 MAX_WAITING = 100_000
+#: Partitions of all long polls without a session, as for fetch sessions: each is some hundred bytes, and a client may have thousands of them
+#: in each of its requests.
+MAX_POLLED = 500_000
 #: Moments in which nothing is due any more may be kept for these and for each operation; a client names any deadline up to 24 days away.
 _SPARE_BUCKETS = 4_000
 

@@ -303,9 +303,9 @@ class SharedPartitions:
         Raises:
             ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
         """
+        partition, epoch = self._leads(topic_id, number)
         led = self.known(group_id, topic_id, number)
         if led is None:
-            partition, epoch = self._leads(topic_id, number)
             key = ShareKey.of(group_id, topic_id, number)
             led = self._led[key] = Led(self, key, partition, epoch)
             self.spawn("shares.load", led.load())
@@ -350,7 +350,7 @@ class SharedPartitions:
         epoch = self._services.partitions.leader_epoch(partition)
         if epoch is None:
             topic = self._services.metadata([name]).topics[0]
-            is_known = any(each.partition == number for each in topic.partitions)
+            is_known = 0 <= number < len(topic.partitions)
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition, epoch
 

@@ -15,7 +15,7 @@ from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka.shares.sessions import Listed, ShareSession
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Buffer, Offset
+from kafkalite.model import Buffer, Offset, TopicId
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchEntry
 from kafkalite.replica.consumer_fetch import COLD_WAIT_MS
 
@@ -174,6 +174,7 @@ class ShareFetch:
         # What could not be loaded is loaded again for the next request, not for this one.
         failed = {listed: led.failure for listed, led in self._led.items() if led.failure}
         self._led = {}
+        unknown: set[TopicId] = set()
         refused = self._refused()
         for listed in session.partitions:
             topic_id, number = listed
@@ -183,12 +184,17 @@ class ShareFetch:
             if listed in failed:
                 errors[listed] = failed[listed]
                 continue
+            if topic_id in unknown:
+                errors[listed] = ErrorCode.UNKNOWN_TOPIC_ID
+                continue
             try:
                 led = self._shares.find(session.group_id, topic_id, number, session.member)
                 if led.state is not None:
                     led.state.log_starts_at(self._shares.bounds(led.partition)[0])
             except ApiError as error:
                 errors[listed] = error.code
+                if error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+                    unknown.add(topic_id)
                 continue
             self._led[listed] = led
         return errors

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
-from kafkalite.replica.client_fetch import ClientFetch
+from kafkalite.replica.client_fetch import ClientFetch, Steps
 from kafkalite.security.fair_room import FairRoom, user_of
 
 #: Partitions in all sessions together, as for fetch sessions: anybody may list what does not exist.
 MAX_PARTITIONS = 500_000
+#: Of one session: each of its fetches looks all of them up, in one turn of the loop. Those that do not exist have no other limit.
+MAX_OF_ONE = 5_000
 #: The epochs of the requests that open and close a session.
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 _HIGHEST = 2**31 - 1
@@ -96,8 +99,17 @@ class ShareSessions:
             self._of.setdefault(connection, {})[session] = None
 
     def list(self, session: ShareSession, listed: Listed) -> None:
-        """The member fetches a partition from now on. More than the node can list are passed over."""
-        if listed not in session.partitions and self._listed.take(session.user):
+        """The member fetches a partition from now on. More than the node can list are passed over.
+
+        Raises ApiError INVALID_REQUEST: the session lists too many.
+        """
+        if listed in session.partitions:
+            return
+        if len(session.partitions) >= MAX_OF_ONE:
+            raise api_error(
+                ErrorCode.INVALID_REQUEST, f"a share session lists {MAX_OF_ONE} partitions of a node at most"
+            )
+        if self._listed.take(session.user):
             session.partitions[listed] = 0
 
     def forget(self, session: ShareSession, listed: Listed, *, is_over: bool = False) -> None:
@@ -119,10 +131,12 @@ class ShareSessions:
         if session.waiting is not None:
             session.waiting.expire()
 
-    def connection_closed(self, connection: KafkaConnection) -> None:
-        """So are its sessions."""
+    def connection_closed(self, connection: KafkaConnection) -> Steps[None]:
+        """So are its sessions, one in each step, but for those that have gone over to another connection meanwhile."""
         for session in list(self._of.get(connection, ())):
-            self.close(session)
+            if session.connection is connection:
+                self.close(session)
+            yield
 
     def _disconnect(self, session: ShareSession) -> None:
         sessions = self._of.get(session.connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBa
 from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
+from kafkalite.kafka.shares import sessions
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.record.builder import end_transaction_marker
@@ -89,6 +91,41 @@ def got(answer: Any) -> list[tuple[int, int, int]]:
 def values(answer: Any) -> list[bytes | None]:
     parts = [part for topic in answer.responses for part in topic.partitions]
     return [record.value for part in parts for record in read_records(part.records)]
+
+
+async def test_a_fetch_that_waits_does_not_keep_its_message(broker: Broker) -> None:
+    """Each member may have one: 2,000 sessions with 10,000 elements each took gigabytes."""
+    group = await start(broker)
+    member = await group.begin()
+    request, client = wire.ShareFetchRequest, member.client
+
+    def parts() -> int:
+        return sum(type(each) is request.FetchPartition for each in gc.get_objects())
+
+    listed = [
+        request.FetchTopic(topic_ids.to_wire(member.topic_id), [request.FetchPartition(0, []) for _ in range(300)])
+    ]
+    client.send(request("g", "m", member.epoch, 60_000, 1, 1 << 20, 500, 500, topics=listed), 2)
+    session = broker.side.share_fetching.sessions.get("g", "m")
+    assert session is not None
+    while session.waiting is None:
+        await asyncio.sleep(0)
+    del listed
+    assert parts() == 0
+    await group.produce([b"a"])
+    _, answer = await client.receive()
+    assert got(answer) == [(0, 0, 1)]
+
+
+async def test_a_session_lists_a_limited_number_of_partitions(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session with 500,000 partitions of no topic held the loop for seconds with each of its fetches, and at its end."""
+    monkeypatch.setattr(sessions, "MAX_OF_ONE", 3)
+    group = await start(broker)
+    member = await group.begin()
+    answer = await member.fetch(0, 1, 2, max_bytes=0)
+    assert [part.error_code for topic in answer.responses for part in topic.partitions] == []
+    assert (await member.fetch(3, epoch=2)).error_code == ErrorCode.INVALID_REQUEST
+    assert got(await member.fetch(0, epoch=0, max_bytes=0)) == [], "a new session begins without them"
 
 
 class Group:

@@ -46,3 +46,37 @@ async def test_long_polls_of_one_user_refuse_nobodys_records_and_no_other_long_p
     await asyncio.sleep(0)
     assert {"shop", "billing"} <= set(answers)
     assert hosted.long_polls.taken == len(hosted.wheel) == 0
+
+
+async def test_long_polls_wait_for_a_limited_number_of_partitions(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 of them on each connection, each for all partitions of a node, took some hundred bytes per partition: there was no limit but the
+    number of polls."""
+    monkeypatch.setattr(purgatory, "MAX_POLLED", 20)
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", dict.fromkeys(range(8), (1,)))
+    keys = [TopicPartition("t", number) for number in range(8)]
+    for key in keys:
+        await cluster.command_all(cluster.decide(key, leader=1, isr=(1,), epoch=0))
+    node = cluster.node(1)
+    hosted = node.manager.hosted
+    answers: list[str] = []
+
+    def poll(user: str, connection: int, count: int) -> ClientFetch:
+        fetch = ClientFetch()
+        for key in keys[:count]:
+            fetch.list(key, Offset(0), 1 << 20)
+        terms = FetchTerms(600_000, 1, 1 << 20, ((user, "10.0.0.1"), connection))
+        node.manager.consuming.fetch(fetch, terms, answered(lambda: answers.append(user)))
+        return fetch
+
+    polls = [poll("hog", number, 8) for number in range(10)]
+    assert len(answers) == 8 and hosted.polled.taken == 16
+    answers.clear()
+    polls += [poll("shop", 0, 4), poll("billing", 0, 2)]
+    assert not answers, "they wait"
+    for fetch in polls:
+        fetch.expire()
+    assert set(answers) == {"hog", "shop", "billing"}
+    assert hosted.polled.taken == hosted.long_polls.taken == len(hosted.wheel) == 0

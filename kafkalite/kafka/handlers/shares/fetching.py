@@ -36,13 +36,14 @@ _NO_LEADER = (int(NO_LEADER), int(NO_LEADER_EPOCH))
 
 
 class _Waiting(NamedTuple):
-    """A ShareFetch that is read when there is memory."""
+    """A ShareFetch that is read when there is memory. It may wait for long, so it does not keep its message, which may be large."""
 
     request: Request
-    message: wire.ShareFetchRequest
+    terms: ShareTerms
     session: ShareSession
-    #: Which request of the session it is.
+    #: Which request of the session it is, and whether it is the first one.
     number: int
+    is_first: bool
     results: dict[Listed, _Result]
 
 
@@ -60,7 +61,7 @@ class ShareHandlers:
 
     def connection_closed(self, connection: KafkaConnection) -> None:
         """Its members have no session any more."""
-        self.sessions.connection_closed(connection)
+        connection.listener.turns.run(connection.owner, self.sessions.connection_closed(connection), lambda _: None)
 
     def _left(self, session: ShareSession, listed: Listed, *, is_over: bool) -> None:
         self._shares.leave(session.group_id, *listed, session.member, is_over=is_over)
@@ -79,7 +80,17 @@ class ShareHandlers:
             self._list(session, message)
         except ApiError as error:
             return wire.ShareFetchResponse(error_code=int(error.code), error_message=str(error) or None)
-        waiting = _Waiting(request, message, session, session.requests, results)
+        is_first = message.share_session_epoch == INITIAL_EPOCH
+        terms = ShareTerms(
+            max(0, message.max_wait_ms),
+            message.min_bytes,
+            min(message.max_bytes, self._services.config.fetch_max_bytes),
+            message.max_records,
+            message.batch_size,
+            message.share_acquire_mode == _RECORD_LIMIT,
+            request.connection.owner,
+        )
+        waiting = _Waiting(request, terms, session, session.requests, is_first, results)
         if message.share_session_epoch == FINAL_EPOCH:
             self.sessions.close(session)
         elif message.max_records > 0 and message.max_bytes > 0 and session.partitions:
@@ -92,7 +103,7 @@ class ShareHandlers:
         waiting.request.connection.listener.answers.when_there_is_some(lambda: self._start(waiting))
 
     def _start(self, waiting: _Waiting) -> None:
-        request, message, session = waiting.request, waiting.message, waiting.session
+        request, terms, session = waiting.request, waiting.terms, waiting.session
         connection = request.connection
         if connection.out.unread_since:
             connection.out.postpone(lambda: self._await_memory(waiting))
@@ -101,16 +112,8 @@ class ShareHandlers:
             return
         settings = self._shares.settings(session.group_id)
         most = request.throttle.most_at_once(Kind.FETCH) if request.throttle is not None else None
-        max_bytes = min(message.max_bytes, self._services.config.fetch_max_bytes)
-        terms = ShareTerms(
-            max(0, message.max_wait_ms),
-            message.min_bytes,
-            max_bytes if most is None else min(max_bytes, most),
-            message.max_records,
-            message.batch_size,
-            message.share_acquire_mode == _RECORD_LIMIT,
-            connection.owner,
-        )
+        if most is not None:
+            terms = terms._replace(max_bytes=min(terms.max_bytes, most))
         ShareFetch(
             self._shares,
             self._services.partitions,
@@ -162,7 +165,7 @@ class ShareHandlers:
             self.sessions.close(session)
 
         def respond(codes: dict[Listed, ErrorCode]) -> None:
-            request.respond(self._acknowledged(request, codes, self._lock_ms(message)))
+            request.respond(self._acknowledged(request, codes, self._lock_ms(group_id)))
 
         self._when_stored(request, results, respond)
         return None
@@ -204,8 +207,8 @@ class ShareHandlers:
             raise api_error(ErrorCode.INVALID_REQUEST, "a member id is a UUID in text")
         return message.group_id, message.member_id
 
-    def _lock_ms(self, message: _Message) -> int:
-        return self._shares.settings(message.group_id or "").limits.lock_ms
+    def _lock_ms(self, group_id: str) -> int:
+        return self._shares.settings(group_id).limits.lock_ms
 
     def _session(self, group_id: str, member: str, request: Request, message: _Message) -> ShareSession:
         """The session in which the request comes. Raises ApiError."""
@@ -229,7 +232,7 @@ class ShareHandlers:
         return session
 
     def _list(self, session: ShareSession, message: wire.ShareFetchRequest) -> None:
-        """What the session fetches from now on."""
+        """What the session fetches from now on. Raises ApiError INVALID_REQUEST."""
         if message.share_session_epoch != FINAL_EPOCH:
             for topic in message.topics:
                 topic_id = topic_ids.from_wire(topic.topic_id)
@@ -309,8 +312,7 @@ class ShareHandlers:
         leaders = CurrentLeaders(self._services, waiting.request)
         topics: dict[TopicId, list[wire.ShareFetchResponse.PartitionData]] = {}
         # The first answer of a session lists all its partitions, as in Kafka.
-        is_first = waiting.message.share_session_epoch == INITIAL_EPOCH
-        asked = [(topic_id, number) for topic_id, number, _ in _acknowledged_in(waiting.message)] if is_first else []
+        asked = waiting.session.partitions if waiting.is_first else ()
         for listed in dict.fromkeys((*delivered, *errors, *codes, *asked)):
             got = delivered.get(listed)
             is_moved = errors.get(listed) in MOVED or codes.get(listed) in MOVED
@@ -333,7 +335,7 @@ class ShareHandlers:
                 for topic_id, partitions in topics.items()
             ],
             node_endpoints=[response.NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()],
-            acquisition_lock_timeout_ms=self._lock_ms(waiting.message),
+            acquisition_lock_timeout_ms=self._lock_ms(waiting.session.group_id),
         )
 
 
