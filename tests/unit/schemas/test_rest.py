@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.schemas import rest
 from kafkalite.schemas.subjects import Subjects
 from kafkalite.security.acl import Operation
 from tests.support.schema_api import INT, LONG, STRING, Api, contents_of
@@ -33,6 +34,20 @@ async def test_versions_and_ids(api: Api) -> None:
     ]
     assert (await api("POST", "/subjects/t-value", INT))["version"] == 1
     assert [each["id"] for each in await api("GET", "/schemas?latestOnly=true")] == [2, 2]
+
+
+async def test_a_list_of_schemas_has_a_limited_size(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One text counts once in memory, however many subjects have it, and a list has it for each of them."""
+    text = {"schema": json.dumps({"type": "enum", "name": "e", "symbols": [f"a{number}" for number in range(50)]})}
+    monkeypatch.setattr(rest, "MAX_LISTED_TEXT", 700)
+    for number in range(3):
+        await api("POST", f"/subjects/t{number}/versions", text)
+    assert await api("GET", "/schemas") == 422
+    assert len(await api("GET", "/schemas?limit=1")) == 1
+    assert len(await api("GET", "/schemas?offset=1&limit=2")) == 2
+    assert len(await api("GET", "/schemas?subjectPrefix=t1")) == 1
+    monkeypatch.setattr(rest, "MAX_LISTED_TEXT", 100)
+    assert len(await api("GET", "/schemas?limit=1")) == 1, "one schema can always be read"
 
 
 @pytest.mark.parametrize(
