@@ -87,8 +87,9 @@ class AnswerMemory:
         return True
 
     def to_be_closed(self, connections: Iterable[_C], now: float) -> list[_C]:
-        """While others wait: the connections that have left answers unread for too long, until half of the memory would be free."""
-        if not self._waiting or self.bytes < self._limit:
+        """The connections that have left answers unread for too long, until half of the memory would be free: while others wait, or when twice
+        the memory is taken, because only fetches wait and other answers can be large, too."""
+        if self.bytes < (self._limit if self._waiting else 2 * self._limit):
             return []
         late = [each for each in connections if each.unread_since and now - each.unread_since > UNREAD_GRACE_S]
         doomed: list[_C] = []

@@ -73,7 +73,8 @@ class ExtensionHandlers:
         for need in api.needs:
             if need.scope is Scope.HIDE:
                 assert api.hide is not None
-                answer = api.hide(answer, access.visible(request, need))
+                seen = await sliced(request, self._seen(request, need, _names_in(api, answer)))
+                answer = api.hide(answer, seen.__contains__)
         return answer
 
     def _denied(self, request: Request, api: ExtensionApi, names: Iterable[str]) -> Steps[set[str]]:
@@ -136,6 +137,14 @@ class ExtensionHandlers:
         """Raises ApiError."""
         if not self._services.rights.access.meets(request, need, name):
             raise api_error(REFUSALS[need.resource_type], f"not allowed: {need.operation.name} on {name[:200]}")
+
+
+def _names_in(api: ExtensionApi, answer: Message) -> dict[str, None]:
+    """The names that the answer lists, for a need that is left out."""
+    assert api.hide is not None
+    names: dict[str, None] = {}
+    api.hide(answer, lambda name: names.setdefault(name) is not None)
+    return names
 
 
 def _row(message: Any) -> ExtensionApi:

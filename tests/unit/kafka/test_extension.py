@@ -208,6 +208,18 @@ async def test_what_may_not_be_described_is_left_out(secured: Broker) -> None:
     assert (await ask(await client_of(secured, "root"), DescribeReplicasRequest())).replicas == (one, other)
 
 
+async def test_what_an_answer_lists_is_looked_up_in_slices(secured: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without any right could ask for all transactional ids, or replicas: each right was looked up in one turn of the loop."""
+    one = sample(ReplicaDescription, 0)
+    replicas = tuple(replace(one, topic=f"t{number}") for number in range(300))
+    serving(secured, DescribeReplicasRequest, DescribeReplicasResponse(BrokerId(1), BrokerEpoch(1), replicas))
+    alice = await client_of(secured, "alice")
+    allow(secured, "alice", TOPIC, "t7", Operation.DESCRIBE)
+    turns = counted_turns(monkeypatch)
+    assert [each.topic for each in (await ask(alice, DescribeReplicasRequest())).replicas] == ["t7"]
+    assert len(turns) >= 300
+
+
 async def test_what_may_not_be_described_is_not_looked_up(secured: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time that it takes shows whether a topic exists, and how many partitions it has."""
     answer = DescribeReplicasResponse(BrokerId(1), BrokerEpoch(1), ())

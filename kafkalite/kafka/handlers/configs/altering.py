@@ -235,9 +235,11 @@ def _increment(
                 members = [part.strip() for part in after.get(key, lists[key]).split(",") if part.strip()]
                 named = [part.strip() for part in _value(entry).split(",")]
                 if entry.config_operation == _APPEND:
-                    members += [part for part in named if part not in members]
+                    known = set(members)
+                    members += [part for part in named if part not in known]
                 else:
-                    members = [part for part in members if part not in named]
+                    gone = set(named)
+                    members = [part for part in members if part not in gone]
                 after[key] = ",".join(members)
             case _:
                 raise api_error(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a list, or the operation is unknown")
