@@ -25,7 +25,7 @@ from kafkalite.controller.decisions.refusals import Refusals
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ApiError, ErrorCode, error_code
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicPartition
@@ -167,7 +167,7 @@ class Channels:
                 detail = f"broker {broker_id} has not answered the controller's command for {now_ms - since} ms"
                 result.append(HealthProblem("command.unanswered", since, detail, f"broker-{broker_id}"))
             for partition, refusal in channel.refusals.current(states):
-                detail = f"broker {broker_id} refused a command for {partition}: error {refusal.code}"
+                detail = f"broker {broker_id} refused a command for {partition}: {error_code(refusal.code).name}"
                 result.append(HealthProblem("command.refused", refusal.since_ms, detail, str(partition)))
         return result
 
@@ -254,7 +254,8 @@ class Channels:
         assert isinstance(response, LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse)
         broker, kind = channel.broker, type(command).__name__
         if response.error:
-            _log.warning("controller.command_refused", broker=broker.broker_id, kind=kind, error=response.error)
+            name = error_code(response.error).name
+            _log.warning("controller.command_refused", broker=broker.broker_id, kind=kind, error=name)
             if response.error in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH):
                 known = ControllerEpoch(-1)
                 if isinstance(response, UpdateMetadataResponse):
@@ -273,7 +274,7 @@ class Channels:
                 "controller.partitions_refused",
                 broker=broker.broker_id,
                 kind=kind,
-                partitions=sorted(refused.items())[:10],
+                partitions=[(str(each), error_code(refused[each]).name) for each in sorted(refused)[:10]],
                 count=len(refused),
             )
         if isinstance(command, LeaderAndIsrRequest):

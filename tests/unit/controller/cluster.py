@@ -37,6 +37,7 @@ from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatRespons
 from kafkalite.rpc.messages.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    PartitionError,
     PartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -68,6 +69,8 @@ class FakeBroker:
     controller_epoch: int = 0
     #: What it deletes may have files there.
     has_offline_disk: bool = False
+    #: With which it refuses each partition that it is to host; 0: it does not.
+    refuses: int = 0
     #: While set, no command is answered.
     hung: asyncio.Event | None = None
     #: While set, no heartbeat is answered.
@@ -228,7 +231,10 @@ class Cluster:
                         known = broker.roles.get(partition)
                         if known is None or known.leader_epoch < entry.leader_epoch:
                             broker.roles[partition] = entry
-                return LeaderAndIsrResponse(code)
+                refused = command.partitions if broker.refuses else ()
+                return LeaderAndIsrResponse(
+                    code, tuple(PartitionError(each.topic, each.partition, broker.refuses) for each in refused)
+                )
             case StopReplicaRequest():
                 if not code:
                     for stop in command.partitions:

@@ -28,6 +28,7 @@ from kafkalite.coordination.coordinator import (
     Stat,
     Watch,
 )
+from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     BrokerId,
     ControllerEpoch,
@@ -180,6 +181,17 @@ async def test_a_controller_whose_epoch_is_behind_what_brokers_follow_gets_a_lat
     await until(lambda: controller.is_active and controller.epoch == 71)
     await until(lambda: TopicPartition("u", 0) in cluster.brokers[2].roles)
     assert controller.stats.resignations == 1
+
+
+async def test_health_names_the_error_with_which_a_broker_refuses_a_command(cluster: Cluster) -> None:
+    """It said "error 56"."""
+    await running(cluster)
+    cluster.brokers[2].refuses = ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.create_topic("t", {0: (2,)})
+    controller = cluster.controllers[1]
+    await until(lambda: "command.refused" in {each.what for each in controller.problems()})
+    detail = next(each.detail for each in controller.problems() if each.what == "command.refused")
+    assert detail == "broker 2 refused a command for t-0: KAFKA_STORAGE_ERROR"
 
 
 @pytest.mark.checklist("F5")
