@@ -89,7 +89,8 @@ ADVICE = {
     "replica.offline": Advice(
         "the node asks the controller to take the replica out of the ISR, then opens its log again if it is sound, or makes "
         "it again from the leader",
-        "see `admin disk list`; if a disk is dead: replace it and run `admin disk online DIR --broker N`",
+        "see `admin disk list`: if the disk is full, make room (`disk.full` says how); if it is dead, replace it and run `admin disk "
+        "online DIR --broker N`",
     ),
     "replica.damaged": Advice(
         "this replica does not serve the records after the damage; another replica is in sync",
