@@ -67,6 +67,8 @@ class FakeNode:
         self.hung = False
         #: The same for these requests only.
         self.unanswered: set[str] = set()
+        #: It has just started: so many of its next Metadata responses have neither brokers nor topics.
+        self.empty_metadata = 0
         #: Appends that many produces, then cuts the connection instead of answering.
         self.cut_after_append = 0
         #: Cuts before the append.
@@ -164,6 +166,11 @@ class FakeNode:
     def _metadata(self, message: Any) -> Answer:
         response = wire.MetadataResponse
         names = sorted(self.cluster.topics) if message.topics is None else [each.name for each in message.topics]
+        if self.empty_metadata:
+            self.empty_metadata -= 1
+            unknown = [] if message.topics is None else names
+            later = [response.MetadataResponseTopic(int(E.LEADER_NOT_AVAILABLE), name) for name in unknown]
+            return response(0, [], CLUSTER_ID, BrokerId(-1), later)
         alive = [node.number for node in self.cluster.nodes.values() if node.server is not None]
         topics = []
         for name in names:

@@ -81,7 +81,13 @@ class Router:
     ) -> Flow[Metadata]:
         """Ask for topics (None: all), and remember the answer."""
         request = messages.metadata_request(topics, allow_auto_create=allow_auto_create)
-        found = messages.metadata_of((yield ToAny(request, timeout_s)))
+        deadline = self._now() + timeout_s
+        attempts = 0
+        while not (found := messages.metadata_of((yield ToAny(request, self._left(deadline))))).brokers:
+            # A node that has just started: it would say of every topic that there is none.
+            attempts += 1
+            error = api_error(ErrorCode.BROKER_NOT_AVAILABLE, "the node that answers knows no broker yet")
+            yield from self._pause(attempts, deadline, error)
         self.view.update(found, has_all_topics=topics is None)
         return found
 

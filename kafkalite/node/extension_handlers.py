@@ -9,7 +9,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.coordination.broker_states import ACTIVE
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.turns import result_of
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest
 from kafkalite.extension.messages.disks import (
@@ -41,6 +41,7 @@ from kafkalite.extension.messages.watching import (
     HistoryRequest,
     HistoryResponse,
     StatusRequest,
+    StatusResponse,
 )
 from kafkalite.http.overview import Overview
 from kafkalite.http.sampling import Sampler
@@ -101,14 +102,24 @@ class NodeExtension:
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
             HistoryRequest: self._history,
-            StatusRequest: host.overview.answer,
+            StatusRequest: self._status,
             TraceRequest: lambda message: host.kafka.listener.tracer.watch(message),
             DescribeTrafficRequest: host.sampler.describe_traffic,
             DescribeGroupLagRequest: host.sampler.describe_group_lag,
         }
 
+    def _known(self) -> MetadataCache:
+        """Raises ApiError (the client asks another node): this one has just started, and would say that there is nothing."""
+        if not self._host.metadata.is_complete:
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "the node that answers knows no broker yet")
+        return self._host.metadata
+
+    async def _status(self, message: StatusRequest) -> StatusResponse:
+        self._known()
+        return await self._host.overview.answer(message)
+
     async def _describe_cluster(self, message: DescribeClusterRequest) -> DescribeClusterResponse:
-        cache = self._host.metadata
+        cache = self._known()
         return DescribeClusterResponse(
             self._host.local.cluster_id, cache.controller_id, cache.controller_epoch, cache.brokers()
         )

@@ -21,8 +21,14 @@ class MetadataAnswers:
         self._topics: dict[str, TopicMetadata] = {}
 
     def answer(self, cluster_id: str, topics: Sequence[str] | None) -> MetadataResponse:
-        """Of these topics, or of all (None). Unknown ones carry UNKNOWN_TOPIC_OR_PARTITION."""
+        """Of these topics, or of all (None). Unknown ones carry UNKNOWN_TOPIC_OR_PARTITION.
+
+        A node that has just started names no broker, so that clients ask again: they ignore such a response, as Kafka's do.
+        """
         cache = self._cache
+        if not cache.is_complete:
+            later = (TopicMetadata(name, ErrorCode.LEADER_NOT_AVAILABLE, NO_TOPIC_ID, ()) for name in topics or ())
+            return MetadataResponse(cluster_id, cache.controller_id, (), tuple(later))
         if self._version != cache.version:
             self._version = cache.version
             self._topics = {}

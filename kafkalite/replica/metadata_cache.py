@@ -34,6 +34,7 @@ class MetadataCache:
         self.controller_epoch = ControllerEpoch(-1)
         self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
         self.deleted = DeletedTopics()
+        self._is_complete = False
         self._brokers: dict[BrokerId, Broker] = {}
         self._topics: dict[str, dict[int, PartitionState]] = {}
         self._names: dict[TopicId, str] = {}
@@ -48,12 +49,18 @@ class MetadataCache:
         """Whether nothing was ever learnt."""
         return self.version == 0
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the whole cluster was ever learnt: before that a topic that is missing here may exist."""
+        return self._is_complete
+
     def apply(self, request: UpdateMetadataRequest) -> bool:
         """Take over a request; the caller has checked its epochs. Returns whether the live brokers changed."""
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
         before = self._topics
         if request.is_full:
+            self._is_complete = True
             self._topics = {}
             self._names = {}
             self.deleted.heard_everything()

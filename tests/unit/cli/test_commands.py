@@ -67,6 +67,26 @@ async def test_a_topics_life() -> None:
         assert (gone.code, gone.json["error"]["code"]) == (2, "UNKNOWN_TOPIC_OR_PARTITION")
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("delete-topic", "t", "--dry-run"),
+        ("remove-partitions", "t", "--count", "1", "--dry-run"),
+        ("describe", "t"),
+        ("list-topics",),
+    ],
+)
+async def test_a_node_that_has_just_started_is_no_reason_to_say_that_a_topic_does_not_exist(
+    verb: tuple[str, ...],
+) -> None:
+    async with FakeCluster(1) as cluster:
+        cluster.create("t", 2)
+        cluster.nodes[1].empty_metadata = 2
+        found = await kafkalite("admin", *verb, cluster=cluster)
+        assert (found.code, found.err) == (0, "")
+        assert re.search(r"\bt\b", found.out)
+
+
 @pytest.mark.checklist(12)
 async def test_describe_internal_asks_every_node() -> None:
     async with FakeCluster(3) as cluster:

@@ -12,7 +12,7 @@ import pytest
 from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_view import ClusterView
-from kafkalite.client.effects import Pause, Refresh
+from kafkalite.client.effects import Pause, Refresh, ToAny
 from kafkalite.client.results import LiveBroker, Metadata
 from kafkalite.client.routing import Router
 from kafkalite.errors import ApiError, ErrorCode
@@ -43,6 +43,28 @@ def test_what_the_cluster_said_of_a_topic_is_the_error_when_the_time_is_over(las
     with pytest.raises(ApiError, match="there is no topic 't'") as refused:
         flow.send(last)
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_metadata_without_brokers_says_nothing_of_topics() -> None:
+    """It comes from a node that has just started. Verbs said "there is no topic" after it, and ended with 2."""
+    view, now_s = ClusterView(), 0.0
+    router = Router(view, list, lambda: now_s, random.Random(1), request_timeout_s=1.0)
+    topic: Any = wire.MetadataResponse.MetadataResponseTopic
+    early = wire.MetadataResponse(topics=[topic(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "t")])
+    flow = router.metadata(["t"], 1.0)
+    assert isinstance(next(flow), ToAny)
+    assert isinstance(flow.send(early), Pause)
+    assert isinstance(flow.send(None), ToAny)
+    broker: Any = wire.MetadataResponse.MetadataResponseBroker(1, "h", 9092)
+    with pytest.raises(StopIteration) as done:
+        flow.send(wire.MetadataResponse(brokers=[broker], topics=[topic(0, "t")]))
+    assert [each.topic for each in done.value.value.topics] == ["t"]
+    flow = router.metadata(["t"], 1.0)
+    next(flow)
+    now_s = 1.0
+    with pytest.raises(ApiError, match="knows no broker yet") as refused:
+        flow.send(early)
+    assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def test_a_coordinator_is_asked_where_the_cluster_says_that_it_is_now() -> None:

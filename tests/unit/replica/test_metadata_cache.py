@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     NO_TOPIC_ID,
     BrokerEpoch,
@@ -15,6 +16,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.replica.deleted_topics import MAX_DELETED, DeletedTopics
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.messages.control import Broker, PartitionState, UpdateMetadataRequest
@@ -35,6 +37,21 @@ def update(*states: PartitionState, full: bool = False, brokers=(1,), deleted=()
     return UpdateMetadataRequest(
         BrokerId(1), ControllerEpoch(1), BrokerEpoch(1), full, tuple(map(broker, brokers)), states, tuple(deleted)
     )
+
+
+async def test_a_node_that_has_just_started_names_no_broker_and_denies_no_topic():
+    cache = MetadataCache()
+    answers = MetadataAnswers(cache)
+    for early in (None, lambda: cache.learn_brokers((broker(1),)), lambda: cache.apply(update(state("u", 0)))):
+        if early is not None:
+            early()
+        answer = answers.answer("c", ["t"])
+        assert (answer.brokers, [each.error for each in answer.topics]) == ((), [ErrorCode.LEADER_NOT_AVAILABLE])
+        assert answers.answer("c", None).topics == ()
+    cache.apply(update(state("u", 0), full=True))
+    answer = answers.answer("c", ["t", "u"])
+    assert [each.broker_id for each in answer.brokers] == [1]
+    assert [each.error for each in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
 
 
 async def test_changes_are_laid_over_and_a_full_one_replaces_all():
