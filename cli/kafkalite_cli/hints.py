@@ -17,7 +17,7 @@ _COMMANDS = {
     "debug": "'kafkalite admin health', 'kafkalite admin why' or 'kafkalite admin trace'",
     "transform": "'kafkalite pipeline'",
     "storage": "'kafkalite serve': a node prepares its directories at the first start",
-    "feature": "'kafkalite admin describe-cluster'",
+    "feature": "Kafka's kafka-features with any node's address (docs/kafka-tools.md)",
     "get-offset": "'kafkalite admin describe TOPIC'",
     "verify": "'kafkalite admin reassign status'",
     "query": "'kafkalite consume TOPIC --key TEXT' or '--grep REGEX'",

@@ -134,7 +134,7 @@ class LogDirAdmin:
             return AlterStrayResponse(ErrorCode.INVALID_REQUEST, f"{request.action!r}: neither remove nor restore")
         partition = self._replicas.replica_of(stray)
         if partition is None:
-            text = f"this node has no replica of {request.path} belonged"
+            text = f"this node has no replica of the partition to which {request.path} belonged"
             return AlterStrayResponse(ErrorCode.REPLICA_NOT_AVAILABLE, text)
         refusal = self._replicas.offline_replicas.restore_refusal(partition)
         if refusal:

@@ -11,6 +11,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.balancing import DescribeBalanceResponse, PlannedMove
 from kafkalite.extension.messages.reassignment import WantedReassignment
 from kafkalite.extension.messages.watching import HistoryRequest, HistoryResponse
+from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.broker import COLUMNS, balance_of, broker_rows
 from kafkalite_cli.admin.move_progress import watch
@@ -163,7 +164,8 @@ def run(
             wanted = tuple(_wanted(each, throttle or answer.throttle) for each in answer.moves)
             await request_moves(client, wanted, cli.timeout_s, limits=limits)
             if not no_watch:
-                await watch(client, out, timeout_s=cli.timeout_s, is_requested=True)
+                targets = {TopicPartition(each.topic, each.partition): each.target for each in answer.moves}
+                await watch(client, out, timeout_s=cli.timeout_s, wanted=targets)
 
     run_watch(work(), HOW_TO_RETURN)
 

@@ -20,7 +20,7 @@ from kafkalite.extension.messages.reassignment import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 from kafkalite.wording import number_of
-from kafkalite_cli.admin.move_progress import duration, watch
+from kafkalite_cli.admin.move_progress import duration, named, watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves_in_progress, request_moves
 from kafkalite_cli.output import (
     Invocation,
@@ -185,7 +185,7 @@ class _Left:
         if not self.assigned and not self.moving:
             return f"{number_of(max(self.hosted, 0), 'replica')} to be removed from its disks"
         size = f", {size_text(self.size_bytes)}" if self.size_bytes > 0 else ""
-        absent = f", to {_named(self.waits_for)}" if self.waits_for else ""
+        absent = f", to {named(self.waits_for)}" if self.waits_for else ""
         return f"{number_of(self.assigned, 'replica')} left{size}; {self.moving} being moved{absent}"
 
 
@@ -279,11 +279,6 @@ async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float)
     return _Left(len(mine), len(under_way), hosted, size, tuple(sorted(absent)))
 
 
-def _named(absent: tuple[BrokerId, ...]) -> str:
-    names = ", ".join(map(str, absent))
-    return f"broker {names}, which is not alive" if len(absent) == 1 else f"brokers {names}, which are not alive"
-
-
 async def _cancel(cli: Invocation, target: BrokerId) -> None:
     """May be repeated: the broker stays cordoned until all moves are called off."""
     async with cli.connect() as client:
@@ -366,18 +361,19 @@ def replace(
             ends = {TopicPartition(each.topic, each.partition): each.target for each in moves}
             assignment = {partition: ends.get(partition, replicas) for partition, replicas in assignment.items()}
             made = replace_broker(gone, fresh, assignment)
+            under_way = {TopicPartition(each.topic, each.partition): each.target for each in begun}
             _report(gone, fresh, made.targets, made.kept, len(begun), racks, assignment, out)
             if dry_run or not (made.targets or begun):
                 return
             if not made.targets:
                 if not no_watch:
-                    await watch(client, out, timeout_s=cli.timeout_s, is_requested=True)
+                    await watch(client, out, timeout_s=cli.timeout_s, wanted=under_way)
                 return
             confirm(f"Move {number_of(len(made.targets), 'replica')} of broker {gone} to broker {fresh}?", yes=yes)
             wanted = tuple(WantedReassignment(*p, target, throttle or 0) for p, target in sorted(made.targets.items()))
             await request_moves(client, wanted, cli.timeout_s, limits=(0, max_partitions or 0, 0))
             if not no_watch:
-                await watch(client, out, timeout_s=cli.timeout_s, is_requested=True)
+                await watch(client, out, timeout_s=cli.timeout_s, wanted={**under_way, **made.targets})
 
     run_watch(work(), HOW_TO_RETURN)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -17,12 +18,24 @@ from kafkalite_cli.admin.move_requests import moves_in_progress
 from kafkalite_cli.output import Output, ids_text, size_text
 
 SAMPLE_S = 0.5
+#: How often the replicas are read at the end, before they count as others than those requested: some seconds.
+_LOOKS = 6
 #: Partitions shown one by one.
 MAX_SHOWN = 12
 
 
-def line(tracker: Tracker) -> str:
-    """For people."""
+class MovesEnded(KafkaliteError):
+    """Moves were cancelled or replaced before they were done."""
+
+
+def named(absent: Sequence[BrokerId]) -> str:
+    """Brokers that take over replicas, and are not alive: "broker 4, which is not alive"."""
+    names = ids_text(absent)
+    return f"broker {names}, which is not alive" if len(absent) == 1 else f"brokers {names}, which are not alive"
+
+
+def line(tracker: Tracker, absent: Sequence[BrokerId] = ()) -> str:
+    """For people. `absent`: see `absent_of`."""
     under_way = sum(part.is_under_way for part in tracker.parts)
     text = f"{tracker.finished} of {number_of(len(tracker.totals), 'partition')} done, {under_way} under way"
     if tracker.total_bytes:
@@ -32,6 +45,8 @@ def line(tracker: Tracker) -> str:
         text += f", {size_text(int(tracker.rate))}/s"
     if tracker.eta_s is not None and tracker.parts:
         text += f", about {duration(tracker.eta_s)} left"
+    if absent:
+        text += f"; waits for {named(absent)}"
     return text
 
 
@@ -59,6 +74,11 @@ async def sample(client: AsyncClient, timeout_s: float) -> list[Part]:
     return [part_of(each, held) for each in found]
 
 
+def absent_of(client: AsyncClient, parts: Sequence[Part]) -> list[BrokerId]:
+    """The brokers that are not alive, of those that are to get replicas: such a move ends when they return, or is cancelled."""
+    return sorted({BrokerId(each) for part in parts for each in part.target} - client.view.brokers.keys())
+
+
 async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
     """Two samples, for a rate; then a table."""
     tracker = Tracker()
@@ -80,7 +100,8 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
             }
             for part in tracker.parts
         ]
-        out.value({**tracker.value(), "reassignments": parts}, "")
+        absent = absent_of(client, tracker.parts)
+        out.value({**tracker.value(), "waits_for": absent, "reassignments": parts}, "")
         return
     if not tracker.totals:
         click.echo("no reassignment is in progress")
@@ -97,31 +118,57 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
         for part in tracker.parts
     ]
     out.table("", ("partition", "before", "now", "in the end", "state", "copied"), rows)
-    click.echo(line(tracker))
+    click.echo(line(tracker, absent_of(client, tracker.parts)))
 
 
-async def watch(client: AsyncClient, out: Output, *, timeout_s: float, is_requested: bool = False) -> None:
-    """Until nothing is under way any more. `is_requested`: this command has requested moves, which may be done already."""
+async def watch(
+    client: AsyncClient, out: Output, *, timeout_s: float, wanted: Mapping[TopicPartition, Sequence[int]] | None = None
+) -> None:
+    """Until nothing is under way any more.
+
+    Args:
+        wanted: the replicas that this command has requested. The moves may be done already.
+
+    Raises:
+        MovesEnded: partitions have other replicas in the end. ApiError, RpcError.
+    """
     tracker = Tracker()
     if sys.stdout.isatty() and not out.as_json:
         await _watch_live(client, tracker, timeout_s)
-        click.echo(_conclusion(tracker, is_requested=is_requested))
-        return
+    else:
+        await _watch_lines(client, tracker, out, timeout_s)
+    if wanted:
+        await _require(client, wanted, timeout_s)
+    has_moved = bool(tracker.totals or wanted)
+    out.value(tracker.value(), "all reassignments are done" if has_moved else "no reassignment is in progress")
+
+
+async def _watch_lines(client: AsyncClient, tracker: Tracker, out: Output, timeout_s: float) -> None:
     last = ""
     while True:
         tracker.take(await sample(client, timeout_s), client.now())
-        if line(tracker) != last or out.as_json:
-            last = line(tracker)
+        text = line(tracker, absent_of(client, tracker.parts))
+        if text != last or out.as_json:
+            last = text
             if tracker.parts:
                 out.value(tracker.value(), last)
         if not tracker.parts:
-            break
+            return
         await asyncio.sleep(SAMPLE_S)
-    out.value(tracker.value(), _conclusion(tracker, is_requested=is_requested))
 
 
-def _conclusion(tracker: Tracker, *, is_requested: bool) -> str:
-    return "all reassignments are done" if tracker.totals or is_requested else "no reassignment is in progress"
+async def _require(client: AsyncClient, wanted: Mapping[TopicPartition, Sequence[int]], timeout_s: float) -> None:
+    """Raises MovesEnded: partitions that there still are do not have these replicas. A node may hear of the end of a move a moment later."""
+    for attempts in range(1, _LOOKS + 1):
+        topics = (await client.metadata({each.topic for each in wanted}, timeout_s=timeout_s)).topics
+        found = {TopicPartition(t.topic, each.partition): each.replicas for t in topics for each in t.partitions}
+        others = [each for each in sorted(wanted) if each in found and tuple(found[each]) != tuple(wanted[each])]
+        if not others:
+            return
+        await asyncio.sleep(client.backoff.pause_s(attempts))
+    count, first = f"{len(others)} of {number_of(len(wanted), 'partition')}", others[0]
+    has = f"{first} has {ids_text(found[first])} and not {ids_text(wanted[first])}"
+    raise MovesEnded(f"{count} did not get the requested replicas: {has}; the moves were cancelled or replaced")
 
 
 async def _watch_live(client: AsyncClient, tracker: Tracker, timeout_s: float) -> None:
@@ -130,13 +177,13 @@ async def _watch_live(client: AsyncClient, tracker: Tracker, timeout_s: float) -
     with Live(refresh_per_second=4) as live:
         while True:
             tracker.take(await sample(client, timeout_s), client.now())
-            live.update(_view(tracker))
+            live.update(_view(tracker, absent_of(client, tracker.parts)))
             if not tracker.parts:
                 break
             await asyncio.sleep(SAMPLE_S)
 
 
-def _view(tracker: Tracker) -> Any:
+def _view(tracker: Tracker, absent: Sequence[BrokerId]) -> Any:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -154,4 +201,4 @@ def _view(tracker: Tracker) -> Any:
         )
     whole = max(tracker.total_bytes, 1)
     done = tracker.done_bytes if tracker.total_bytes else 0
-    return Group(table, ProgressBar(total=whole, completed=done, width=60), Text(line(tracker)))
+    return Group(table, ProgressBar(total=whole, completed=done, width=60), Text(line(tracker, absent)))

@@ -216,7 +216,7 @@ def execute(
                     raise
                 raise api_error(error.code, f"{error}; --allow-rf-change permits it") from None
             if is_watched:
-                await watch(client, out, timeout_s=cli.timeout_s, is_requested=True)
+                await watch(client, out, timeout_s=cli.timeout_s, wanted=targets)
                 return
             out.value(
                 {"ordered": len(targets)},

@@ -117,14 +117,14 @@ def _show(steps: list[_Step], out: Output) -> None:
 
 
 async def _restart(client: AsyncClient, step: _Step, step_s: float, timeout_s: float, out: Output) -> None:
-    """Raises ApiError: the command failed, or a wait took too long."""
+    """Raises KafkaliteError: the command failed, or a wait took too long."""
     began = client.now()
     await _until_in_sync(client, step_s, timeout_s, f"before the restart of broker {step.broker_id}")
     epoch = await _epoch_of(client, step.broker_id, timeout_s)
     process = await asyncio.create_subprocess_shell(step.command)
     code = await process.wait()
     if code:
-        raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, f"{step.command!r} ended with {code}")
+        raise KafkaliteError(f"broker {step.broker_id} was not restarted: {step.command!r} ended with {code}")
     await _until_back(client, step.broker_id, epoch, step_s, timeout_s)
     await _until_in_sync(client, step_s, timeout_s, f"after the restart of broker {step.broker_id}")
     request = wire.ElectLeadersRequest(_PREFERRED, None, int(timeout_s * 1000))

@@ -6,31 +6,72 @@ from typing import cast
 
 import pytest
 
+from kafkalite.client.admin.moves import Part, Tracker
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.cluster_view import ClusterView
+from kafkalite.client.results import Metadata
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse
-from kafkalite_cli.admin.move_progress import watch
+from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
+from kafkalite_cli.admin.move_progress import MovesEnded, line, watch
 from kafkalite_cli.output import Output
 
 
 class _NothingMoves:
-    """A cluster in which no reassignment is in progress."""
+    """A cluster in which no reassignment is in progress, and t-0 has these replicas, one look after the other."""
+
+    def __init__(self, *replicas: tuple[int, ...]) -> None:
+        self._replicas = list(replicas)
+        self.view = ClusterView()
+        self.backoff = self
+
+    def pause_s(self, attempts: int) -> float:
+        return 0.0
 
     async def request(
         self, request: ListReassignmentsRequest, response: type[ListReassignmentsResponse], *, timeout_s: float
     ) -> ListReassignmentsResponse:
         return response(ErrorCode.NONE)
 
+    async def metadata(self, topics: set[str], *, timeout_s: float) -> Metadata:
+        assert topics == {"t"}
+        ids = tuple(map(BrokerId, self._replicas.pop(0) if len(self._replicas) > 1 else self._replicas[0]))
+        partition = PartitionMetadata(0, 0, ids[0], LeaderEpoch(1), ids, ids)
+        return Metadata("c", BrokerId(1), (), (TopicMetadata("t", 0, TopicId("id"), (partition,)),))
+
     def now(self) -> float:
         return 0.0
 
 
+T0 = TopicPartition("t", 0)
+
+
 @pytest.mark.parametrize(
-    ("is_requested", "says"), [(True, "all reassignments are done"), (False, "no reassignment is in progress")]
+    ("wanted", "says"),
+    [({T0: (2, 1)}, "all reassignments are done"), (None, "no reassignment is in progress")],
 )
 async def test_moves_that_were_done_before_the_first_look(
-    *, is_requested: bool, says: str, capsys: pytest.CaptureFixture[str]
+    wanted: dict[TopicPartition, tuple[int, ...]] | None, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    client = cast(AsyncClient, _NothingMoves())
-    await watch(client, Output(as_json=False), timeout_s=1, is_requested=is_requested)
+    client = cast(AsyncClient, _NothingMoves((1, 3), (2, 1)))  # the first node has not heard of the end yet
+    await watch(client, Output(as_json=False), timeout_s=1, wanted=wanted)
     assert capsys.readouterr().out == says + "\n"
+
+
+async def test_moves_that_somebody_else_has_cancelled_are_not_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """It said "all reassignments are done", and ended with 0."""
+    client = cast(AsyncClient, _NothingMoves((1, 3)))
+    with pytest.raises(
+        MovesEnded, match="1 of 1 partition did not get the requested replicas: t-0 has 1,3 and not 2,1"
+    ):
+        await watch(client, Output(as_json=False), timeout_s=1, wanted={T0: (2, 1)})
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_names_the_broker_that_a_move_waits_for() -> None:
+    """A move to a broker that has died stood still, and nothing said why."""
+    tracker = Tracker()
+    tracker.take([Part(T0, 100, 40, is_under_way=True, replicas=(1, 2, 4), target=(1, 4), origin=(1, 2))], 0.0)
+    assert line(tracker, [BrokerId(4)]).endswith("; waits for broker 4, which is not alive")
+    assert line(tracker).endswith("(40 %)")
