@@ -7,8 +7,12 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalite.errors import ConfigError
+from kafkalite.security.dialling import KEYS, ClientSecurity
+from kafkalite_pipelines.decoding.registry import RegistryClient
 from kafkalite_pipelines.definition import DeltaSink, IcebergSink, ParquetSink, Pipeline, PipelineError, SqlStep
 from kafkalite_pipelines.steps import missing_functions, step_error
+from kafkalite_pipelines.storage_settings import wrong_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +48,16 @@ _DELTA_PROPERTIES = {
     ),
     r"delta\.columnMapping\.mode": ("none", "none: files are written with the columns' names"),
 }
+#: Of Spark: the settings whose wrong values are easily written.
+_SPARK_SETTINGS = {
+    r"spark\.(driver|executor|task)\.cores|spark\.executor\.instances|spark\.task\.maxFailures": _NUMBER,
+    r"spark\.(sql\.shuffle\.partitions|default\.parallelism)": _NUMBER,
+    r"spark\.(driver|executor)\.(memory|memoryOverhead|pyspark\.memory|maxResultSize)": (
+        "[0-9]+([kmgtp]?b|[kmgtp])?",
+        'a size such as "2g"',
+    ),
+    r"spark\.(sql|python|streaming|executor|driver|dynamicAllocation|speculation|ui|eventLog)\.(.*\.)?enabled": _BOOLEAN,
+}
 _DELTA = (*_ARROW, "s3a", "az", "azure", "adl", "https")
 _ICEBERG = (*_ARROW, "s3a", "s3n", "oss", "wasb", "wasbs", "hf")
 
@@ -55,7 +69,37 @@ def problems_around(pipeline: Pipeline) -> list[str]:
         *_wrong_places(pipeline),
         *_wrong_catalogs(pipeline),
         *_wrong_properties(pipeline),
+        *wrong_storage(pipeline),
+        *_wrong_spark(pipeline),
+        *_missing_secrets(pipeline),
     ]
+
+
+def _wrong_spark(pipeline: Pipeline) -> list[str]:
+    """Spark refuses some values when it starts, in a stack of Java's, and some at the first batch."""
+    return [
+        f"spark.{name}: must be {example}, not {value!r}"
+        for name, value in pipeline.spark.items()
+        for pattern, (right, example) in _SPARK_SETTINGS.items()
+        if re.fullmatch(pattern, name) and not re.fullmatch(right, value, re.IGNORECASE)
+    ]
+
+
+def _missing_secrets(pipeline: Pipeline) -> list[str]:
+    """Files of TLS and passwords that are not on this host, or not as they must be."""
+    decode = pipeline.decode
+    problems = []
+    try:
+        if (security := ClientSecurity.parse({k: v for k, v in pipeline.kafka.items() if k in KEYS})) is not None:
+            security.open()
+    except ConfigError as error:
+        problems.append(f"kafka: {error}")
+    if decode.registry is not None and decode.format != "raw":
+        try:
+            RegistryClient.of(decode)
+        except PipelineError as error:
+            problems += error.problems
+    return problems
 
 
 def _wrong_places(pipeline: Pipeline) -> list[str]:

@@ -72,15 +72,10 @@ def supervise(
     place = own(pipeline)
     with only_one(pipeline):
         _check_owner(pipeline, place)
-        place.remove(_STOP)
+        if (status(pipeline) or {}).get("state") != "starting":  # else it is for us: see `announced`
+            place.remove(_STOP)
         results: list[BatchResult] = []
-        run = {
-            "name": pipeline.name,
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "started": _now(),
-            "state": "starting",
-        }
+        run = _starting(pipeline)
         place.write(_RUN, json.dumps(run))
         try:
             session = spark() if callable(spark) else spark
@@ -100,6 +95,31 @@ def supervise(
             raise
         place.write(_RUN, json.dumps(run | {"state": "ended", "updated": _now()}))
     return 0
+
+
+@contextlib.contextmanager
+def announced(pipeline: Pipeline) -> Iterator[None]:
+    """The state is "starting" meanwhile, until the process that spark-submit starts writes its own. It heeds a request to stop.
+
+    Raises:
+        PipelineError: the pipeline runs already.
+    """
+    place, run = own(pipeline), _starting(pipeline)
+    with only_one(pipeline):
+        _check_owner(pipeline, place)
+        place.remove(_STOP)
+        place.write(_RUN, json.dumps(run))
+    try:
+        yield
+    finally:
+        if place.read_json(_RUN) == run:
+            line = "spark-submit has ended before the pipeline began: its output says why"
+            place.write(_RUN, json.dumps(run | {"state": "failed", "error": line, "updated": _now()}))
+
+
+def _starting(pipeline: Pipeline) -> dict[str, Any]:
+    host = socket.gethostname()
+    return {"name": pipeline.name, "pid": os.getpid(), "host": host, "started": _now(), "state": "starting"}
 
 
 def _check_owner(pipeline: Pipeline, place: Place) -> None:

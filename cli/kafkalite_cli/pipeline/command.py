@@ -156,6 +156,7 @@ def run(file: Path, *, once: bool, master: str | None, remote: str | None, print
       kafkalite pipeline run flights.toml --once
       kafkalite pipeline run flights.toml --master spark://host:7077
     """
+    from kafkalite_pipelines.control import announced
     from kafkalite_pipelines.session import submit_command
 
     if remote is not None and (master is not None or print_command):
@@ -174,7 +175,9 @@ def run(file: Path, *, once: bool, master: str | None, remote: str | None, print
             return
         if shutil.which(command.words[0]) is None:
             raise ConfigError("spark-submit is not on the PATH: install Spark, or pip install pyspark")
-        raise click.exceptions.Exit(1 if command.run() else 0)
+        with announced(described):
+            code = command.run()
+        raise click.exceptions.Exit(1 if code else 0)
     with _without_secrets(described):
         _run(described, remote, as_json=as_json)
 

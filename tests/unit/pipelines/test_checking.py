@@ -13,6 +13,10 @@ from kafkalite_pipelines.checking import problems_around
 _ARROW = "(file, s3, gs, gcs, hdfs, viewfs, abfs, abfss)"
 
 
+#: Files of TLS are those of the system.
+TLS = {"bootstrap.servers": "h:9092", "security.protocol": "SSL"}
+
+
 def described(sink: dict[str, Any], **more: Any) -> dict[str, Any]:
     kafka = {"bootstrap.servers": "localhost:9092"}
     return {"name": "p", "kafka": kafka, "source": {"topics": ["t"]}, "sinks": [sink], **more}
@@ -105,3 +109,48 @@ def test_properties_of_tables(sink: dict[str, Any], line: str | None) -> None:
     more = {"decode": {"schema": {"id": "long"}}}
     found = problems_around(parse(described(sink, **more)))
     assert found == ([] if line is None else [f"sinks[1].properties.{line}"])
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"spark": {"spark.sql.shuffle.partitions": "many"}}, "spark.spark.sql.shuffle.partitions: must be a whole number, not 'many'"),
+        ({"spark": {"spark.driver.memory": "lots"}}, "spark.spark.driver.memory: must be a size such as \"2g\", not 'lots'"),
+        ({"spark": {"spark.sql.adaptive.enabled": "maybe"}}, "spark.spark.sql.adaptive.enabled: must be true or false, not 'maybe'"),
+        ({"spark": {"spark.driver.memory": "2g", "spark.executor.cores": 2, "spark.sql.ansi.enabled": False}}, None),
+        ({"decode": {"registry": "http://h:8081", "registry_user": "u", "registry_password_env": "NOT_SET"}},
+         "decode.registry_password_env: the environment has no NOT_SET"),
+        ({"decode": {"registry": "http://h:8081", "registry_user": "u", "registry_password_env": "HOME"}}, None),
+        ({"kafka": TLS | {"ssl.truststore.location": "/nowhere/ca.pem"}}, "kafka: TLS: /nowhere/ca.pem: No such file or directory"),
+        ({"kafka": TLS | {"ssl.key.password": "file:/nowhere/password"}},
+         "kafka: ssl.key.password: [Errno 2] No such file or directory: '/nowhere/password'"),
+        ({"kafka": TLS}, None),
+    ],
+)  # fmt: skip
+def test_what_the_first_batch_would_find(more: dict[str, Any], line: str | None) -> None:
+    """A value of Spark's settings, a file of TLS or a password that is not there: Spark was started first, and some gave a stack."""
+    found = problems_around(parse(described({"format": "iceberg", "table": "t"}) | more))
+    assert found == ([] if line is None else [line])
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("AWS_SECRET_ACESS_KEY", "aws_secret_access_key"),
+        ("aws_enpoint_url", "aws_endpoint_url"),
+        ("azure_storage_acount_key", "azure_storage_account_key"),
+        ("google_service_acount", "google_service_account"),
+        ("AWS_SECRET_ACCESS_KEY", None),
+        ("access_key_id", None),
+        ("AWS_S3_ALLOW_UNSAFE_RENAME", None),
+        ("azure_storage_account_name", None),
+        ("account_key", None),
+        ("allow_http", None),
+        ("something.of.its.own", None),
+    ],
+)
+def test_a_slip_in_a_storage_setting(key: str, meant: str | None) -> None:
+    """deltalake passes over names that it does not know: the table was looked for without credentials."""
+    found = problems_around(parse(described({"format": "delta", "path": "s3://b/t", "storage": {key: "x"}})))
+    line = f"sinks[1].storage.{key}: deltalake knows no such setting; did you mean {meant}?"
+    assert found == ([] if meant is None else [line])

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from kafkalite_cli.pipeline.command import pipeline
 from kafkalite_pipelines import PipelineError, load
-from kafkalite_pipelines.control import own, request_stop, status, supervise
+from kafkalite_pipelines.control import announced, own, request_stop, status, supervise
+from kafkalite_pipelines.session import SubmitCommand
 from kafkalite_pipelines.template import template
 
 if TYPE_CHECKING:
@@ -148,3 +149,37 @@ def test_a_pipeline_that_is_ended_by_ctrl_c_has_not_failed(file: Path) -> None:
         supervise(load(file), start)
     last = status(load(file)) or {}
     assert last["state"] == "ended" and "error" not in last
+
+
+def test_a_pipeline_that_spark_submit_starts_is_starting(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said to be new until the Python process of spark-submit ran, and `stop` found nothing to stop."""
+    seen = []
+
+    def spark_submit(_: SubmitCommand) -> int:
+        seen.append((status(load(file)) or {})["state"])
+        assert not request_stop(load(file), 0.0)
+        return 3
+
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/spark-submit")
+    monkeypatch.setattr(SubmitCommand, "run", spark_submit)
+    result = CliRunner().invoke(pipeline, ["run", str(file), "--master=local"])
+    last = status(load(file)) or {}
+    assert (result.exit_code, seen, last["state"]) == (1, ["starting"], "failed")
+    assert last["error"] == "spark-submit has ended before the pipeline began: its output says why"
+
+
+def test_a_stop_is_heard_while_spark_submit_starts(file: Path) -> None:
+    """Its process took the request for one of an earlier run."""
+    described = load(file)
+
+    def start() -> SparkSession:
+        assert own(described).exists("stop")
+        raise PipelineError("as far as this goes")
+
+    with announced(described):
+        request_stop(described, 0.0)
+        with pytest.raises(PipelineError, match="as far as this goes"):
+            supervise(described, start)
+    assert (status(described) or {})["error"] == "as far as this goes", "what the process wrote stays"
+    with pytest.raises(AssertionError):
+        supervise(described, start)
