@@ -222,6 +222,18 @@ def test_the_initial_delay_gathers_members_before_the_first_generation() -> None
     assert len(bench.answers["a"].members) == 2
 
 
+def test_a_member_that_has_got_its_id_may_come_after_the_initial_delay() -> None:
+    """Its id holds for a session, as with Kafka: otherwise it asks for another one, and a rebalance follows that one."""
+    bench = Bench(delay_ms=1_000)
+    bench.join("a")
+    bench.join("b", requires_known_member_id=True)
+    bench.wait(2_000)
+    assert bench.answers["a"].error is ErrorCode.NONE
+    assert bench.join("b2", "id-b") is None
+    bench.join("a2", "id-a")
+    assert {bench.answers[token].generation for token in ("a2", "b2")} == {2}
+
+
 def test_the_initial_delay_never_exceeds_the_rebalance_timeout() -> None:
     bench = Bench(delay_ms=3_000)
     tokens = []
@@ -244,6 +256,22 @@ def test_protocols_must_have_one_in_common() -> None:
     ):
         answer = bench.join(f"x{fields}", **fields)
         assert answer is not None and answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_member_keeps_one_of_the_common_protocols() -> None:
+    bench = Bench()
+    [first] = bench.stable("a")
+    answer = bench.join("a2", first, protocols=(("sticky", b""),))
+    assert answer is not None and answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    answer = bench.join("a3", first, protocols=(("sticky", b""), ("range", b"")))
+    assert answer is not None and answer.protocol == "sticky"
+
+
+def test_whoever_has_only_an_id_leaves_whatever_its_instance_id_is() -> None:
+    bench = Bench()
+    bench.join("a", requires_known_member_id=True)
+    assert bench.group.leave("id-a", "i", bench.now) == (ErrorCode.NONE, [])
+    assert not bench.group.pending_members
 
 
 def test_the_protocol_is_chosen_by_vote_among_common_ones() -> None:

@@ -185,6 +185,32 @@ async def test_a_member_in_every_version_survives_a_move(broker: Broker, version
     assert (await client.ask(wire.HeartbeatRequest("g", 1, joined.member_id), 0)).error_code != 0
 
 
+async def test_members_are_described_with_their_last_assignment_while_they_join_again(broker: Broker) -> None:
+    client = await broker.client()
+    await coordinator(client, "g")
+    joined = await client.ask(join("g"), 3)
+    assignment = wire.SyncGroupRequest.SyncGroupRequestAssignment(joined.member_id, b"mine")
+    await client.ask(wire.SyncGroupRequest("g", 1, joined.member_id, assignments=[assignment]), 2)
+    other = await broker.client()
+    other.send(join("g"), 3)
+    described = None
+    while described is None or described.group_state != "PreparingRebalance":
+        [described] = (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups
+    assert [each.member_assignment for each in described.members] == [b"mine", b""]
+
+
+async def test_a_partition_that_does_not_exist_has_its_own_error_if_the_commit_is_refused(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    request = wire.OffsetCommitRequest
+    partitions = [request.OffsetCommitRequestPartition(number, 1, committed_metadata="") for number in (0, 77)]
+    topics = [request.OffsetCommitRequestTopic("t", partitions=partitions)]
+    answer = await client.ask(request("g", 5, "nobody", topics=topics), 8)
+    codes = [each.error_code for each in answer.topics[0].partitions]
+    assert codes == [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 @pytest.mark.parametrize("version", range(6))
 async def test_a_group_without_a_name_cannot_be_left(broker: Broker, version: int) -> None:
     """It is the request that is wrong, not its members (Kafka's GroupCoordinatorService.leaveGroup)."""

@@ -106,7 +106,7 @@ def _described(group: Group | None, group_id: str) -> Steps[wire.DescribeGroupsR
     response = wire.DescribeGroupsResponse
     if group is None:
         return response.DescribedGroup(0, None, group_id, GroupState.DEAD.value)
-    is_stable = group.state is GroupState.STABLE  # in all other states Kafka says nothing of protocol and members
+    is_stable = group.state is GroupState.STABLE  # in all other states Kafka names no protocol
     members: list[wire.DescribeGroupsResponse.DescribedGroupMember] = []
     answer = response.DescribedGroup(
         0,
@@ -128,7 +128,7 @@ def _described(group: Group | None, group_id: str) -> Steps[wire.DescribeGroupsR
                 member.client_id,
                 member.client_host,
                 member.metadata(protocol) if is_stable else b"",
-                member.assignment if is_stable else b"",
+                member.assignment,
             )
         )
     return answer

@@ -100,7 +100,12 @@ class OffsetHandlers:
             message.group_instance_id,
             message.generation_id_or_member_epoch,
         )
-        yield from self._groups.offsets.committing(*member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM)
+        try:
+            yield from self._groups.offsets.committing(
+                *member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM
+            )
+        except ApiError as failure:
+            done(dict.fromkeys(offsets, failure.code))  # partitions that do not exist keep their own error
 
     def txn_offset_commit(self, request: Request, message: wire.TxnOffsetCommitRequest) -> Steps[None]:
         """The group's partition of `__consumer_offsets` must be part of the transaction (KIP-890), as any other."""

@@ -127,8 +127,6 @@ class Group(Joining):
             if not member_id:
                 return ErrorCode.UNKNOWN_MEMBER_ID, []
         if member_id in self.pending_members:
-            if instance_id is not None:
-                return ErrorCode.UNKNOWN_MEMBER_ID, []
             del self.pending_members[member_id]
             return ErrorCode.NONE, self._maybe_complete_join(now)
         if error := self.check_member(member_id, instance_id):
@@ -225,7 +223,6 @@ class Group(Joining):
                 self._joined_in_delay = False
                 return []
             self.initial_delay_left_ms = None
-        self.pending_members.clear()
         return self._complete_join(now)
 
     def _sync_time_is_up(self, now: int) -> list[Effect]:

@@ -151,10 +151,7 @@ class Rebalancing:
             return True
         if request.protocol_type != self.protocol_type:
             return False
-        known = self.members.get(request.member_id)
-        own = _names(known) if known is not None else frozenset[str]()
-        others = len(self.members) - (known is not None)
-        return any(self.supporters[name] - (name in own) == others for name, _ in request.protocols)
+        return any(self.supporters[name] == len(self.members) for name, _ in request.protocols)
 
     def _fail_syncs(self, error: ErrorCode, now: int) -> list[Effect]:
         answers: list[Effect] = []
