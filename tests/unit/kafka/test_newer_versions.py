@@ -141,6 +141,33 @@ async def test_offsets_of_a_transaction_by_topic_id(broker: Broker) -> None:
     ]
 
 
+async def test_the_errors_of_offsets_in_a_transaction_by_version(broker: Broker) -> None:
+    """As Apache Kafka 4.4: version 6 knows groups that do not exist, and member epochs."""
+    await broker.create("t")
+    client = await broker.client()
+    known = await topic_id(client, "t")
+    await coordinated(client, "g")
+    while (started := await client.ask(wire.InitProducerIdRequest("x", 600_000), 4)).error_code:
+        await client.ask(wire.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    beat = wire.ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 60_000, ["t"], topic_partitions=[])
+    joined = await client.ask(beat, 1)
+    assert joined.error_code == 0
+    request = wire.TxnOffsetCommitRequest
+
+    async def code(group: str, epoch: int, version: int) -> int:
+        part = request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")
+        topics = [request.TxnOffsetCommitRequestTopic("t", known, [part])]
+        message = request("x", group, started.producer_id, started.producer_epoch, epoch, "m", topics=topics)
+        return int((await client.ask(message, version)).topics[0].partitions[0].error_code)
+
+    for version in (5, 6):
+        assert await code("g", joined.member_epoch, version) == 0
+    assert await code("g", joined.member_epoch - 1, 5) == ErrorCode.ILLEGAL_GENERATION
+    assert await code("g", joined.member_epoch - 1, 6) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await code("none", 3, 5) == ErrorCode.ILLEGAL_GENERATION
+    assert await code("none", 3, 6) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 async def test_a_group_that_does_not_exist_is_an_error_in_new_versions(broker: Broker) -> None:
     client = await broker.client()
     await coordinated(client, "g")

@@ -202,8 +202,8 @@ def check_commit(
     if is_transactional and epoch < 0 and not member_id:
         return  # a producer of before KIP-447, which does not say who it is
     member = group.member(member_id)
-    is_new = not is_classic(member) and not is_transactional
-    if is_new and not knows_epochs:
+    is_new = not is_classic(member)
+    if is_new and not is_transactional and not knows_epochs:
         text = f"members of a {kind} group commit with version 9 of OffsetCommit or later"
         raise api_error(ErrorCode.UNSUPPORTED_VERSION, text)
     if epoch == member.epoch:
@@ -211,7 +211,7 @@ def check_commit(
     since = [held_since(member, *each) for each in partitions] if epoch < member.epoch else [None]
     if all(each is not None and each <= epoch for each in since):
         return
-    raise _wrong_epoch(member, epoch, is_new=is_new)
+    raise _wrong_epoch(member, epoch, is_new=is_new and knows_epochs)
 
 
 def check_fetch(

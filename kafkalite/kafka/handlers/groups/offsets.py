@@ -30,7 +30,7 @@ _ADDS_FROM = 5
 _EPOCHS_FROM = 9
 #: From this version of OffsetFetch on, an error is of the whole answer.
 _ERROR_FROM = 2
-#: From these versions on, topics are named by id, and groups that do not exist are an error.
+#: From these versions on, topics are named by id, and groups that do not exist are an error; TxnOffsetCommit knows member epochs, too.
 _TXN_COMMIT_IDS_FROM = 6
 _COMMIT_IDS_FROM = 10
 _FETCH_IDS_FROM = 10
@@ -128,7 +128,9 @@ class OffsetHandlers:
             try:
                 if error:
                     raise api_error(_txn_offset_commit_error(error, knows_abortable=request.version >= _ABORTABLE_FROM))
-                yield from self._groups.offsets.committing(*member, offsets, done, producer=producer, guard=guard)
+                yield from self._groups.offsets.committing(
+                    *member, offsets, done, producer=producer, guard=guard, knows_epochs=by_id
+                )
             except ApiError as failure:
                 done(dict.fromkeys(offsets, failure.code))
 
