@@ -31,7 +31,7 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
     Watch,
 )
-from kafkalite.coordination.registration import registered_brokers
+from kafkalite.coordination.registration import GONE, registered_brokers
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
@@ -85,7 +85,9 @@ class Storage(DeletionStorage):
 
     async def known_brokers(self) -> list[BrokerId]:
         """All that have ever started in this cluster, and were not unregistered."""
-        return paths.broker_ids(await self._children(paths.BROKER_STARTS, None))[0]
+        ids, _ = paths.broker_ids(await self._children(paths.BROKER_STARTS, None))
+        found = await self.get_many([paths.broker_starts(each) for each in ids])
+        return [each for each, node in zip(ids, found, strict=True) if node is not None and node[0] != GONE]
 
     async def _registration(self, path: str, watch: Watch) -> tuple[bytes, Stat] | None:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import random
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from functools import partial
 
 from kafkalite.coordination import paths
@@ -42,6 +42,8 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
+#: In the place of a broker's number of starts: it is gone for good.
+GONE = b"gone"
 #: Producer ids in one block (Kafka's number).
 PRODUCER_ID_BLOCK_SIZE = 1000
 _LAST_PRODUCER_ID = 2**63 - 1
@@ -167,10 +169,25 @@ async def record_starts(coordinator: Coordinator, broker_id: BrokerId, number: i
         return
 
 
+async def remember_brokers(coordinator: Coordinator, broker_ids: Collection[BrokerId]) -> None:
+    """These brokers have started once: ZooKeeper may have been put back from a time before that. Raises the seam's errors."""
+    where = [paths.broker_starts(each) for each in sorted(broker_ids)]
+    found = await retrying(lambda: coordinator.get_many(where)) if where else []
+    for path, node in zip(where, found, strict=True):
+        if node is None:
+            _log.warning("registration.broker_remembered", path=path)
+            with contextlib.suppress(NodeExistsError):
+                await retrying(partial(coordinator.create, path, b"0"))
+
+
 async def forget_starts(coordinator: Coordinator, broker_id: BrokerId) -> bool:
-    """The broker is gone for good: nothing waits for it any more. False if it has never started. Raises the seam's errors."""
+    """The broker is gone for good: nothing waits for it any more, whoever remembers it. False if it has never started. Raises the seam's errors."""
+    path = paths.broker_starts(broker_id)
     try:
-        await retrying(lambda: coordinator.delete(paths.broker_starts(broker_id)))
+        data, _ = await retrying(lambda: coordinator.get(path))
+        if data == GONE:
+            return False
+        await retrying(lambda: coordinator.set(path, GONE))
     except NoNodeError:
         return False
     return True

@@ -22,6 +22,7 @@ from kafkalite.listeners import kafka_endpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TRANSACTION_VERSION, Endpoint, ListenerAddress, TopicPartition
 from kafkalite.node.earlier_sessions import EarlierSessions
+from kafkalite.node.seen_brokers import SeenBrokers
 from kafkalite.node.settings import CurrentSettings
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -67,6 +68,7 @@ class ClusterMembership:
         session: SessionKeeper,
         zookeeper: ZooKeeperHealth,
         sessions: EarlierSessions,
+        seen: SeenBrokers,
         followed: Sequence[Followed],
         logs: LogManager,
         replicas: ReplicaManager,
@@ -80,6 +82,7 @@ class ClusterMembership:
         self._session = session
         self._zookeeper = zookeeper
         self.sessions = sessions
+        self._seen = seen
         self._followed = followed
         self._logs = logs
         self._replicas = replicas
@@ -118,6 +121,7 @@ class ClusterMembership:
                 coordinator, self._local.cluster_id, holds_data=not self._logs.opening.holds_nothing()
             )
             await self._load_followed(coordinator)
+            await registration.remember_brokers(coordinator, self._seen.ids)
             missing = await self._replicas.session_roles.find_missing_logs(
                 coordinator, is_start=self._introduced is None
             )

@@ -60,6 +60,7 @@ from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.membership import ClusterMembership, Followed
 from kafkalite.node.rpc_requests import RpcRequests
+from kafkalite.node.seen_brokers import SeenBrokers
 from kafkalite.node.settings import CurrentSettings
 from kafkalite.node.stop_steps import STEP_S, StopSteps
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
@@ -189,6 +190,7 @@ class Node:
             handle_capacity=env.log_files,
         )
         sessions = EarlierSessions(env.disk, config.log_dirs[0])
+        self._seen = SeenBrokers(env.disk, config.log_dirs[0])
         self.controller = Controller(
             config=config,
             env=peer_env,
@@ -230,6 +232,7 @@ class Node:
             session=self.session,
             zookeeper=self.zookeeper,
             sessions=sessions,
+            seen=self._seen,
             followed=followed,
             logs=self.logs,
             replicas=self.replicas,
@@ -374,6 +377,8 @@ class Node:
             starts,
         )
         self._membership.sessions.load()
+        self._seen.load()
+        self.supervisor.spawn("brokers.seen", self._seen.follow(self.metadata), Policy.ISOLATED)
         if self.security is not None and self.security.remote_keys is not None:
             self.supervisor.spawn("oauth.keys", self.security.remote_keys.run(self._dial_issuer), Policy.ISOLATED)
         self.supervisor.spawn("history.file", self._history_file.run(), Policy.ISOLATED)

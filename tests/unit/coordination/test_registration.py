@@ -61,6 +61,23 @@ async def test_a_restart_is_recorded_with_one_write(world: World, monkeypatch: p
 
 
 @in_world
+async def test_brokers_that_zookeeper_has_not_heard_of_are_remembered_but_not_those_that_are_gone(world: World) -> None:
+    """ZooKeeper was put back from a copy that is older than their first start."""
+    session = await world.connect("a")
+    for broker, number in ((ONE, 7), (BrokerId(2), 3)):
+        await registration.record_starts(session, broker, number)
+    assert await registration.forget_starts(session, BrokerId(2))
+    assert not await registration.forget_starts(session, BrokerId(2))
+    assert not await registration.forget_starts(session, BrokerId(3))
+    await registration.remember_brokers(session, {ONE, BrokerId(2), BrokerId(3)})
+    found = {number: world.zk.peek(paths.broker_starts(number)) for number in (1, 2, 3)}
+    assert [each and each[0] for each in found.values()] == [b"7", registration.GONE, b"0"]
+    assert await registration.starts(session, BrokerId(2)) == 0
+    await registration.record_starts(session, BrokerId(2), 1)
+    assert await registration.starts(session, BrokerId(2)) == 1
+
+
+@in_world
 async def test_a_layout_that_is_there_is_looked_at_and_not_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ def test_settings_rights_and_tokens_are_read_side_by_side(error: CoordinatorErro
     loop = SimLoop()  # type: ignore[abstract]
     followed = [_Followed(), _Followed(error), _Followed()]
     others = dict.fromkeys(
-        ("local", "settings", "clock", "supervisor", "zookeeper", "sessions", "logs", "replicas", "controller"),
+        ("local", "settings", "clock", "supervisor", "zookeeper", "sessions", "seen", "logs", "replicas", "controller"),
         cast(Any, None),
     )
 
