@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 from kafkalite.controller.decisions.effects import Effect, Send
 from kafkalite.controller.decisions.elections import NOT_CREATED
+from kafkalite.controller.decisions.eligible import members
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import (
     EPOCH_DURING_DELETE,
@@ -228,7 +230,9 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
         entries.append(entry)
         for replica in replicas:
             if replica in hosted:
-                hosted[replica].append(entry)
+                # One outside of the ISR may have copied since, and have lost that.
+                is_new = entry.is_new and replica in members(known)
+                hosted[replica].append(dataclasses.replace(entry, is_new=is_new))
     effects: list[Effect] = []
     for broker in sorted(hosted):
         effects += [
