@@ -174,6 +174,7 @@ class ClusterReader:
             unanswered=frozenset(answers.unanswered),
             doubtful=answers.doubtful,
             elsewhere=answers.elsewhere,
+            incomplete=frozenset(answers.incomplete),
             known_brokers=frozenset(known),
         )
 

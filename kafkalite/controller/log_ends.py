@@ -37,13 +37,15 @@ AGAIN_S = 0.05
 class LogEndAnswers:
     """`ends`: for every partition in the question. `leading`: the latest leader epoch in which a replica says that it leads. `unanswered`: of
     the brokers that were asked. `doubtful`: those that say that their log may lack committed records. `elsewhere`: logs of partitions that were asked
-    for everywhere, on brokers that are not among their replicas, in the question at least."""
+    for everywhere, on brokers that are not among their replicas, in the question at least; `incomplete`: brokers that may have more of them on an
+    offline disk."""
 
     ends: dict[TopicPartition, dict[BrokerId, LogEnd]]
     leading: dict[TopicPartition, LeaderEpoch]
     unanswered: set[BrokerId]
     doubtful: dict[TopicPartition, set[BrokerId]]
     elsewhere: dict[TopicPartition, dict[BrokerId, LogEnd]]
+    incomplete: set[BrokerId]
 
 
 class LogEnds:
@@ -57,7 +59,7 @@ class LogEnds:
 
     async def ask(self, question: AskLogEnds, brokers: Mapping[BrokerId, BrokerInfo]) -> LogEndAnswers:
         """The answers of the first WAIT_S."""
-        answers = LogEndAnswers({partition: {} for partition in question.replicas}, {}, set(), {}, {})
+        answers = LogEndAnswers({partition: {} for partition in question.replicas}, {}, set(), {}, {}, set())
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
         for partition, members in question.replicas.items():
             for broker in brokers if partition in question.everywhere else members:
@@ -112,6 +114,8 @@ class LogEnds:
                     answers.leading[partition] = max(latest, each.leads_in)
                     if each.is_doubtful:
                         answers.doubtful.setdefault(partition, set()).add(broker.broker_id)
+                if answer.has_offline_dir:
+                    answers.incomplete.add(broker.broker_id)
             answers.unanswered.discard(broker.broker_id)
         except (RpcError, ApiError) as error:
             _log.info("controller.log_ends_refused", broker=broker.broker_id, error=str(error))

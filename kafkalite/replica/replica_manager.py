@@ -392,7 +392,7 @@ class ReplicaManager:
                 for stray in self._logs.removals.strays()
                 if stray.topic_partition in asked and not stray.is_requested
             ]
-        return LogEndsResponse(tuple(ends))
+        return LogEndsResponse(tuple(ends), self._logs.pool.has_offline_dir)
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
         """For the log's retention and compaction, which never go past it: a log that is not served loses nothing."""

@@ -20,6 +20,7 @@ lack committed records, `1@7!` that they are gone, `1@7-` runs code that knows n
     refuses 2 t-0                           a broker refuses to lead: it may lack committed records
     ends t-0 1=5:100 2=6:40?                how far the logs of t-0 go, when they are asked (leader epoch:end; ?: it may lack records)
     elsewhere t-0 3=9:100 | known-brokers 1,2,3    logs of t-0 on brokers that are no replicas; the brokers that have ever started
+    incomplete 3                            these brokers answer, and have a disk that is offline
     problems                                what `admin health` says
     silent 2,3 | leads t-0 6                these brokers do not answer that question; a replica says that it leads in this epoch
     knows-epoch t-0 5                       a replica says that it knows this leader epoch, in which it has not led
@@ -158,6 +159,7 @@ class Script:
         self.leading: dict[TopicPartition, LeaderEpoch] = {}
         self.unanswered: frozenset[BrokerId] = frozenset()
         self.elsewhere: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
+        self.incomplete: frozenset[BrokerId] = frozenset()
         self.known_brokers: frozenset[BrokerId] = frozenset()
         self.order: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.adds: dict[TopicPartition, tuple[BrokerId, ...]] = {}
@@ -225,6 +227,8 @@ class Script:
                 self.ends[partition_of(words[0])] = ends_of(options)
             case "elsewhere":
                 self.elsewhere[partition_of(words[0])] = ends_of(options)
+            case "incomplete":
+                self.incomplete = frozenset(ids_of(words[0])) if words else frozenset()
             case "known-brokers":
                 self.known_brokers = frozenset(ids_of(words[0]))
             case "problems":
@@ -368,7 +372,7 @@ class Script:
                 leading = dict(self.leading)
                 return dataclasses.replace(
                     read, log_ends=ends, leading=leading, unanswered=self.unanswered, doubtful=self.doubtful,
-                    elsewhere=elsewhere, known_brokers=self.known_brokers if everywhere else frozenset(),
+                    elsewhere=elsewhere, incomplete=self.incomplete, known_brokers=self.known_brokers if everywhere else frozenset(),
                 )  # fmt: skip
             case WriteStates():
                 return self._write(effect)

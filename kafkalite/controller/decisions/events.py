@@ -378,7 +378,8 @@ class StatesRead:
     `malformed`: those that cannot be read, by partition. `min_insync`: min.insync.replicas by topic. `log_ends`: the
     log ends that replicas have reported, None if none was asked; `leading`: the latest leader epoch in which one of them says that it
     leads; `unanswered`: the brokers that were asked and did not answer; `doubtful`: those that say that theirs may lack committed records;
-    `elsewhere`: logs of these partitions that other brokers have, and that are no replicas; `known_brokers`: all that have ever started.
+    `elsewhere`: logs of these partitions that other brokers have, and that are no replicas; `incomplete`: brokers that may have some on an offline
+    disk; `known_brokers`: all that have ever started.
     `changed_topics`: of those `with_unknown_epochs`, the topics whose znodes are not those that the controller knows.
     """
 
@@ -394,6 +395,7 @@ class StatesRead:
     unanswered: frozenset[BrokerId] = frozenset()
     doubtful: Mapping[TopicPartition, Collection[BrokerId]] = field(default_factory=dict)
     elsewhere: Mapping[TopicPartition, Mapping[BrokerId, LogEnd]] = field(default_factory=dict)
+    incomplete: frozenset[BrokerId] = frozenset()
     known_brokers: frozenset[BrokerId] = frozenset()
     changed_topics: tuple[str, ...] = ()
 

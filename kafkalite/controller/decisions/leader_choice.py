@@ -101,6 +101,10 @@ class LeaderChoice:
 
     def choose(self, *, is_put_back: bool) -> Choice:
         """`is_put_back`: the znode was put back from an earlier time, and has to be written in any case."""
+        if self._log_ends:
+            # ZooKeeper was put back: no replica leads in an epoch that its log has already.
+            latest = max(epoch for epoch, _ in self._log_ends.values())
+            self._found = dataclasses.replace(self._found, leader_epoch=max(self._found.leader_epoch, latest))
         found, known = self._found, self._known
         choice = self._leader_and_isr()
         if choice.state is None and is_put_back and not choice.ask:
@@ -198,14 +202,19 @@ class LeaderChoice:
         if all(heard.get(id_, NOTHING) <= NOTHING for id_ in elections.known_members(self._replicas, self._found)):
             awaited.update(self._replicas)
         if most <= NOTHING:
-            answered = self._state.brokers.keys() - self._event.unanswered - set(self._replicas)
+            answered = (
+                self._state.brokers.keys() - self._event.unanswered - self._event.incomplete - set(self._replicas)
+            )
             awaited |= {*self._event.known_brokers, *self._state.brokers} - answered
         awaited -= {id_ for id_, each in self._state.registered() if not each.keeps_elr}
         silent = self._unknown(sorted(awaited), heard)
         return Elsewhere(tuple(holders), tuple(silent)) if holders or silent else None
 
     def _given_up(self) -> Choice | None:
-        """An administrator gives up what is only in logs on disks that are lost: one of these replicas begins again, and leads."""
+        """An administrator gives up what is only in logs on disks that are lost: one of these replicas begins again, and leads. Not while a broker is away
+        that was in sync: it would cut its log to nothing."""
+        if any(id_ not in self._state.brokers for id_ in elections.known_members(self._replicas, self._found)):
+            return None
         lost = self._state.offline_replicas.get(self._partition, frozenset()) & self._state.brokers.keys()
         candidates = [id_ for id_ in self._replicas if id_ in lost]
         if not candidates:

@@ -67,11 +67,12 @@ def _offline(state: ControllerState) -> Iterator[Problem]:
 def _elsewhere(state: ControllerState) -> Iterator[Problem]:
     """Partitions that wait because their records may be on other brokers than their replicas'."""
     for partition, each in sorted(state.elsewhere.items())[:MAX_NAMED]:
-        if each.holders:
+        if each.holders and not each.awaited(state.replicas(partition) or ()):
             detail = f"brokers {list(each.holders)}, which are no replicas of {partition} according to ZooKeeper, have more of its records than its replicas"
             yield ("partition.records_elsewhere", str(partition), detail)
         else:
             detail = f"no replica of {partition} that has answered has all of its records; brokers {list(each.silent)} have not said what they have"
+            detail += f"; {list(each.holders)} have more of them" if each.holders else ""
             yield ("partition.records_missing", str(partition), detail)
 
 

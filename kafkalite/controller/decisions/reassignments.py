@@ -265,9 +265,9 @@ class _MovingPartition:
 
     def _take_back(self) -> Outcome | None:
         """Nobody leads because brokers that are no replicas have the records: those of them that the move names become replicas at once, and their
-        logs count when a leader is chosen."""
+        logs count when a leader is chosen. Not before all brokers have said what they have: one that is away may have more."""
         elsewhere = self.state.elsewhere.get(self.partition)
-        holders = () if elsewhere is None else elsewhere.holders
+        holders = () if elsewhere is None or elsewhere.awaited(self.replicas) else elsewhere.holders
         back = [each for each in self.move.target if each in holders and each not in self.replicas]
         if not back:
             return None

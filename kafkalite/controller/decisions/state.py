@@ -130,6 +130,10 @@ class Elsewhere:
     holders: tuple[BrokerId, ...] = ()
     silent: tuple[BrokerId, ...] = ()
 
+    def awaited(self, replicas: Replicas) -> list[BrokerId]:
+        """Brokers that have not said what they have, and whose logs would not count otherwise: a replica's counts when a leader is chosen."""
+        return [each for each in self.silent if each not in replicas]
+
 
 @dataclass(frozen=True, slots=True)
 class ControllerState:

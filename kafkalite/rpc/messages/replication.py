@@ -105,6 +105,7 @@ class LogEnd:
 @kind(27)
 @dataclass(frozen=True, slots=True)
 class LogEndsResponse(Message):
-    """Logs that cannot be read are left out."""
+    """Logs that cannot be read are left out. `has_offline_dir`: a directory is offline, and may have some, too."""
 
     ends: tuple[LogEnd, ...]
+    has_offline_dir: bool = False
