@@ -177,8 +177,9 @@ class DirFailures:
         self._removals.forget_stray(stray)
         cause = FileNotFoundError(errno.ENOENT, "restored, not opened yet", path)
         self._reopening.not_loaded(log_dir, topic_partition, path, config, cause)
-        # It may end before the log that the replica had. Saved before it is opened.
+        # It may end before the log that the replica had, and tombstones may have gone since (ADR 76). Saved before it is opened.
         log_dir.doubts.logs.add(topic_partition)
+        log_dir.doubts.older.add(topic_partition)
         self._pool.offline_partitions[topic_partition] = log_dir.path
         _log.warning("stray.restored", path=stray.path, partition=str(topic_partition))
 

@@ -17,7 +17,7 @@ from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.strays import LATER, REQUESTED, Stray, StrayFiles, describe_stray, mark_of, parse_name
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -221,8 +221,15 @@ class Removals:
         return [self._strays[path] for path in sorted(self._strays)]
 
     def of(self, topic_partition: TopicPartition, topic_id: TopicId) -> list[Stray]:
-        """Those of this very partition that were not to be deleted, the most complete one first, as far as their epochs show."""
-        found = [stray for stray in self.strays() if stray.is_of(topic_partition, topic_id) and not stray.is_requested]
+        """Those of this very topic's partition that were not to be deleted, the most complete one first, as far as their epochs show. None without a
+        topic id: they may be another topic's."""
+        found = [
+            stray
+            for stray in self.strays()
+            if stray.topic_id == topic_id != NO_TOPIC_ID
+            and stray.is_of(topic_partition, topic_id)
+            and not stray.is_requested
+        ]
         return sorted(found, key=lambda stray: -stray.latest_epoch)
 
     def overdue(self) -> list[Stray]:

@@ -175,25 +175,27 @@ class Commands:
         # Partitions it may not lead yet are still assigned, not stray.
         assigned = {TopicPartition(state.topic, state.partition) for state in own}
         self._read_assigned = assigned
-        own = [state for state in own if state.leader != broker_id or self._roles.may_lead_unasked(state)]
+        own = [state for state in own if self._roles.may_take_unasked(state)]
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
         else:
             self._roles.resign_unconfirmed(own)
-        refusals = await self._apply_all(own, "read from ZooKeeper")
+        refusals = await self._apply_all(own, "read from ZooKeeper", is_command=False)
         if is_complete:
             self._strays.left_out_by(assigned | {partition.topic_partition for partition in self._hosted.all()})
         self._fetchers.drop_idle()
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
 
-    async def _apply_all(self, states: Sequence[PartitionState], cause: str) -> list[PartitionError]:
+    async def _apply_all(
+        self, states: Sequence[PartitionState], cause: str, *, is_command: bool = True
+    ) -> list[PartitionError]:
         refusals: list[PartitionError] = []
         epoch = self.controller_epoch
         self._roles.doubt_lost_logs(states)
         for position, state in enumerate(states):
-            error = self._roles.apply(state, cause)
+            error = self._roles.apply(state, cause, is_command=is_command)
             if error is not ErrorCode.NONE:
                 refusals.append(PartitionError(state.topic, state.partition, error))
             if position % SLICE == SLICE - 1:

@@ -59,6 +59,8 @@ class Partition:
     throttle: int = 0
     #: About to be removed: no more records are taken.
     is_read_only: bool = False
+    #: An epoch in which this replica must not lead: its log has records of another leader in it (ZooKeeper was put back).
+    used_epoch: LeaderEpoch = NO_LEADER_EPOCH
     #: Whether a command for `leader_epoch` was carried out. Not while resigned: then that epoch may still be commanded.
     is_settled: bool = False
     leader: PartitionLeader | None = None

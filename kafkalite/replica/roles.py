@@ -97,8 +97,8 @@ class Roles:
         has_lost = is_away or may_be_taken_in or doubts.should_have_had(state, self._identity()[0])
         return has_lost and not state.is_new
 
-    def apply(self, state: PartitionState, cause: str) -> ErrorCode:
-        """One partition; never fails the others (invariant 13)."""
+    def apply(self, state: PartitionState, cause: str, *, is_command: bool = True) -> ErrorCode:
+        """One partition; never fails the others (invariant 13). `is_command`: a controller's, not what this node has read itself."""
         key = TopicPartition(state.topic, state.partition)
         broker_id = self._identity()[0]
         if broker_id not in state.replicas:
@@ -119,9 +119,10 @@ class Roles:
             was_offline = partition is not None and partition.storage_error is not None
             if partition is not None and was_offline:
                 partition = self._recreate(partition, state)
+            was_stopped = key in self.stopped_high_watermarks
             if partition is None:
                 partition = self._start_replica(key, state)
-            if self._begins_again(partition, state):
+            if self._begins_again(partition, state) or self._has_better_stray(partition, state):
                 _log.warning("replica.begins_again", partition=str(key), log_end_offset=partition.log.log_end_offset)
                 self.stop(partition)
                 partition = None
@@ -129,7 +130,7 @@ class Roles:
                 partition = self._start_replica(key, state)
             if partition.storage_error is not None:
                 self._offline_replicas.on_command(partition, state)
-                return ErrorCode.KAFKA_STORAGE_ERROR
+                return self._refusal_of_offline(key, state)
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
                 if state.leader != partition.leader_id:
                     # The znode was put back, and an election has used this epoch a second time. Records of two leaders in one epoch
@@ -139,12 +140,16 @@ class Roles:
                 self._take_move(partition, state)
                 return ErrorCode.NONE  # already applied: nothing is truncated, no fetcher starts again (invariant 30)
             if state.leader == broker_id:
-                error = self._become_leader(partition, state)
+                error = self._become_leader(partition, state, may_have_led=was_offline or was_stopped or not is_command)
                 if error is ErrorCode.NONE:
                     self._record_role(partition, "replica.leads", cause)
                 return error
-            if state.topic_id != NO_TOPIC_ID and partition.log.latest_epoch > state.leader_epoch:
-                # It would cut records that may be committed.
+            if (
+                state.leader != NO_LEADER
+                and state.topic_id != NO_TOPIC_ID
+                and partition.log.latest_epoch > state.leader_epoch
+            ):
+                # It would cut records that may be committed. (While nobody leads, the controller hears of it by the log's end.)
                 return self._ask_for_later_epoch(partition, state)
             self._become_follower(partition, state, was_offline=was_offline)
             self._record_role(
@@ -228,6 +233,16 @@ class Roles:
             and (is_of_two or self._logs.pool.is_older_copy(partition.topic_partition))
         )
 
+    def _has_better_stray(self, partition: Partition, state: PartitionState) -> bool:
+        """Whether nobody leads, and a log that was set aside here is more complete than the replica's, which may lack records. (The replica was made again
+        from it, or a controller that did not know of it had another one lead for a moment.)"""
+        key, broker_id = partition.topic_partition, self._identity()[0]
+        is_complete = broker_id in (*state.isr, *state.elr) and not partition.is_doubtful
+        if state.leader != NO_LEADER or is_complete or partition.storage_error is not None:
+            return False
+        strays_here = self._logs.removals.of(key, state.topic_id)
+        return bool(strays_here) and strays_here[0].latest_epoch > partition.log.latest_epoch
+
     def take_log(self, partition: Partition, log: PartitionLog) -> None:
         """A more complete copy of the replica's log has come into service. Nobody leads: the controller chooses again."""
         self._fetchers.stop(partition.topic_partition)
@@ -272,6 +287,12 @@ class Roles:
         self._offline_replicas.restarts += 1
         return None
 
+    def _refusal_of_offline(self, key: TopicPartition, state: PartitionState) -> ErrorCode:
+        """A replica in the ISR whose log is gone: not every controller knows that it is not waited for, as the state may be newer than the registration."""
+        is_gone = doubts.should_have_had(state, state.leader) and self._logs.pool.is_gone(key)
+        is_unknown = is_gone and state.leader == self._identity()[0] and state.accepts_loss == 0
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if is_unknown else ErrorCode.KAFKA_STORAGE_ERROR
+
     def _take_state(self, partition: Partition, state: PartitionState) -> None:
         if state.leader_epoch != partition.leader_epoch:
             self._hosted.changed(partition)  # consumers that know the former epoch are fenced
@@ -295,7 +316,8 @@ class Roles:
             self._isr_keeper.schedule_check()
         partition.is_read_only = state.is_read_only
 
-    def _become_leader(self, partition: Partition, state: PartitionState) -> ErrorCode:
+    def _become_leader(self, partition: Partition, state: PartitionState, *, may_have_led: bool) -> ErrorCode:
+        """`may_have_led`: in this epoch, in an earlier life of the replica."""
         broker_id = self._identity()[0]
         if broker_id not in state.isr:
             _log.error("replica.leader_outside_isr", partition=str(partition.topic_partition), isr=list(state.isr))
@@ -304,7 +326,11 @@ class Roles:
         if doubts.must_refuse(partition, state):
             return self._refuse_to_lead(partition, state)
         log = partition.log
-        if log.latest_epoch > state.leader_epoch:
+        if log.latest_epoch == state.leader_epoch and not (
+            may_have_led or partition.leader_epoch == state.leader_epoch
+        ):
+            partition.used_epoch = state.leader_epoch
+        if log.latest_epoch > state.leader_epoch or partition.used_epoch == state.leader_epoch:
             return self._ask_for_later_epoch(partition, state)
         end = log.log_end_offset
         if partition.is_doubtful:
@@ -312,6 +338,8 @@ class Roles:
             detail = f"its log, which ends at {end}, may lack committed records; no replica with more is expected"
             self._hosted.history.record(str(partition.topic_partition), "replica.leads_after_loss", detail)
             self._doubts.end(partition, "it leads")
+        if log.copying_in != NO_LEADER_EPOCH:
+            log.record_copying(NO_LEADER_EPOCH)  # the others copy from it now
         log.assign_epoch_start(state.leader_epoch, end)
         mark = partition.high_watermark
         leader = new_leader(
@@ -343,14 +371,14 @@ class Roles:
 
     def _ask_for_later_epoch(self, partition: Partition, state: PartitionState) -> ErrorCode:
         """ZooKeeper was put back from an earlier time. If records of this epoch followed those of later ones in the log, its followers
-        would cut what is committed; and a leader of this epoch may lack what was committed in later ones. The controller chooses a leader in
-        an epoch behind them."""
+        would cut what is committed; and a leader of this epoch may lack what was committed in later ones. Another leader's records of this very
+        epoch could not be told from its own. The controller chooses a leader in an epoch behind them."""
         self._hosted.demote(partition)
         self._take_state(partition, state)
         partition.leader_id = NO_LEADER
         partition.is_settled = False
-        latest = partition.log.latest_epoch
-        detail = f"a command names leader {state.leader} in epoch {state.leader_epoch}, but its log has epoch {latest}: asks for a later one"
+        latest = max(partition.log.latest_epoch, LeaderEpoch(state.leader_epoch + 1))
+        detail = f"a command names leader {state.leader} in epoch {state.leader_epoch}, but its log has epoch {partition.log.latest_epoch}: asks for a later one"
         _log.warning("replica.epoch_went_back", partition=str(partition.topic_partition), detail=detail)
         self._hosted.history.record(str(partition.topic_partition), "replica.epoch_went_back", detail)
         self._isr_keeper.report_epoch(partition, latest)
@@ -384,20 +412,23 @@ class Roles:
         else:
             self._fetchers.follow(partition, state.leader)
 
-    def may_lead_unasked(self, state: PartitionState) -> bool:
-        """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
-        has to choose (invariant F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole.
-        If its log is gone, others may have it."""
-        key = TopicPartition(state.topic, state.partition)
-        partition = self._hosted.get(key)
+    def may_take_unasked(self, state: PartitionState) -> bool:
+        """Whether this node takes the role without a command.
+
+        After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
+        has to choose the leader (invariant F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole.
+        If the log of a member is gone, others may have it; in the first epoch only the controller can say whether there was one (ADR 78).
+        """
+        key, broker_id = TopicPartition(state.topic, state.partition), self._identity()[0]
+        partition, log = self._hosted.get(key), self._logs.get(key)
+        has_begun = partition is not None and partition.leader_epoch != NO_LEADER_EPOCH
+        if log is None and not has_begun and state.leader_epoch == 0 and broker_id in (*state.isr, *state.elr):
+            return False
+        if state.leader != broker_id:
+            return True
         if self._logs.pool.is_doubtful(key):
             return False
-        if partition is not None and partition.leader_epoch != NO_LEADER_EPOCH:
-            return True
-        log = self._logs.get(key)
-        if log is None:
-            return len(state.replicas) == 1
-        return len(state.isr) == 1 or log.clean_start
+        return has_begun or (log is not None and (len(state.isr) == 1 or log.clean_start))
 
     def resign_unconfirmed(self, states: Sequence[PartitionState]) -> None:
         """End leaderships of an earlier session that ZooKeeper does not confirm."""

@@ -53,7 +53,11 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
     is_complete = is_readable and topics.keys() == set(names)
     partitions: list[PartitionState] = []
     for key, node in zip(keys, states, strict=True):
-        if node is None or key.topic not in topics or key.partition not in topics[key.topic].partitions:
+        topic = topics.get(key.topic)
+        is_same = (
+            topic is not None and topic.topic_id == first[key.topic].topic_id
+        )  # else the state may be the former topic's
+        if node is None or topic is None or not is_same or key.partition not in topic.partitions:
             is_complete = False  # a controller has yet to choose its leader: not hosted yet, but no stray either
             continue
         path = paths.partition_state(key)
@@ -63,7 +67,6 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
             _log.error("znode.malformed", path=path, error=str(error))
             is_complete = is_readable = False
             continue
-        topic = topics[key.topic]
         partitions.append(
             PartitionState(
                 key.topic,

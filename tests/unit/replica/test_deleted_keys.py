@@ -110,6 +110,33 @@ async def test_also_if_nothing_of_its_log_continued_the_leaders(make_cluster: An
     assert not is_there(cluster, NEW, b"deleted")
 
 
+async def test_a_stray_that_is_put_back_begins_again_when_another_replica_leads(make_cluster: Any, until: Any) -> None:
+    """Tombstones may have gone since it was set aside (ADR 78)."""
+    cluster = await half_copied(make_cluster, until)
+    new = cluster.node(NEW)
+    new.partition(TP).log.record_copying(-1)
+    new.manager.roles.stop(new.partition(TP))
+    new.logs.set_stray(TP)
+    members = (LEADER, COMPACTED, NEW)
+    nobody = cluster.decide(TP, leader=-1, isr=(LEADER, COMPACTED), epoch=2, replicas=members)
+    await cluster.command(NEW, nobody)
+    await new.logs.opening.bring_online(str(new.directory), "AAAAAAAAAAAAAAAAAAAAAA", NEW, {})
+    await new.manager.commands.retry_offline()
+    assert new.partition(TP).log.log_end_offset == 1
+    await go_on(cluster, until, epoch=3)
+    assert not is_there(cluster, NEW, b"deleted")
+    assert strays(cluster) == 1
+
+
+async def test_who_leads_with_an_unfinished_copy_keeps_it(make_cluster: Any, until: Any) -> None:
+    """There is no better one. It was copied again as soon as another one led."""
+    cluster = await half_copied(make_cluster, until)
+    members = (LEADER, COMPACTED, NEW)
+    lead = cluster.decide(TP, leader=NEW, isr=(NEW,), epoch=2, replicas=members)
+    assert not (await cluster.command(NEW, dataclasses.replace(lead, accepts_loss=1))).partitions
+    assert cluster.node(NEW).partition(TP).log.copying_in == -1
+
+
 async def test_a_complete_copy_goes_on_with_the_next_leader(make_cluster: Any, until: Any) -> None:
     """It has all tombstones, and no more go while it is outside of the ISR."""
     cluster = await half_copied(make_cluster, until)

@@ -125,6 +125,30 @@ async def test_another_leader_in_the_same_epoch_is_refused(make_cluster) -> None
     assert change.is_epoch_only and change.leader_epoch == 4, "the next leader's epoch has to be behind it"
 
 
+@pytest.mark.checklist("F18")
+async def test_who_has_restarted_does_not_lead_in_an_epoch_that_its_log_has(make_cluster) -> None:
+    """ZooKeeper was restored from one election before. The next controller's first election has the epoch that another leader had: records of
+    both at the same offsets could not be told apart."""
+    cluster = await make_cluster(2)
+    state = await led_by_one(cluster)
+    await cluster.node(1).produce(T0, b"x")
+    node = cluster.node(2)
+    await until(lambda: node.partition(T0).log.log_end_offset == 1)
+    await node.stop()
+    await node.start()
+    node.changes.clear()
+    lead = replace(state, leader=node.broker_id, partition_epoch=PartitionEpoch(1), accepts_loss=0)
+    for _ in range(2):
+        answer = await cluster.command(2, lead, is_init=True)
+        assert [each.error for each in answer.partitions] == [ErrorCode.STALE_CONTROLLER_EPOCH]
+        assert node.partition(T0).leader is None
+    assert {(change.leader_epoch, change.is_epoch_only) for change in node.changes} == {(4, True)}
+    await node.manager.session_roles.on_session(await node.session.wait())
+    assert node.partition(T0).leader is None
+    assert not (await cluster.command(2, replace(lead, leader_epoch=LeaderEpoch(4)))).partitions
+    assert node.partition(T0).leader is not None
+
+
 async def test_a_replica_says_with_its_log_end_that_it_may_lack_records(make_cluster) -> None:
     """Its registration may be older than the doubt."""
     cluster = await make_cluster(2)

@@ -115,6 +115,7 @@ async def test_a_complete_list_from_before_what_the_node_has_read_takes_nothing_
     cluster.create_topic("t", dict.fromkeys(range(4), (1,)))
     states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1,), epoch=0) for p in range(4)]
     node = cluster.node(1)
+    await cluster.command(1, *states)
     await node.manager.session_roles.on_session(await node.session.wait())
     assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
     await cluster.command(1, *states[1:], is_init=True)
@@ -166,6 +167,27 @@ async def test_replicas_are_not_older_than_the_state_beside_them(make_cluster, m
     monkeypatch.setattr(coordinator, "get_many", step_before_the_states)
     (partition,) = (await read_cluster(coordinator)).partitions
     assert (partition.leader_epoch, partition.replicas) == (4, (1, 2))
+
+
+@pytest.mark.checklist("F18")
+async def test_the_state_of_a_former_topic_is_not_the_present_ones(make_cluster, monkeypatch):
+    """The topic was deleted and created again between the readings: its replicas would have begun in the former one's epoch."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    cluster.decide(TP, leader=1, isr=(1,), epoch=17)
+    coordinator = await cluster.node(1).session.wait()
+    get_many = coordinator.get_many
+
+    async def created_again_after_the_states(wanted):
+        found = await get_many(wanted)
+        if paths.partition_state(TP) in wanted:
+            present = TopicZnode(TopicId("p0p0p0p0p0p0p0p0p0p0p0"), {0: (BrokerId(1),)})
+            cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(present)))
+        return found
+
+    monkeypatch.setattr(coordinator, "get_many", created_again_after_the_states)
+    snapshot = await read_cluster(coordinator)
+    assert snapshot.partitions == () and not snapshot.is_complete
 
 
 @pytest.mark.checklist(63)
@@ -237,6 +259,44 @@ async def test_without_its_log_a_replica_does_not_lead_unasked(make_cluster):
     await node.manager.session_roles.on_session(await node.session.wait())
     assert node.manager.hosted.get(TP) is None
     assert cluster.node(2).partition(TP).log.log_end_offset == 1
+
+
+@pytest.mark.checklist("F14")
+@pytest.mark.parametrize(("replicas", "leader"), [((1,), 1), ((1, 2), 2)])
+async def test_without_its_log_a_member_takes_no_role_of_the_first_epoch_unasked(make_cluster, replicas, leader):
+    """ZooKeeper was restored from before the partition's first election, and the partition had moved since. The only replica led with an empty log, or
+    a follower made one that was in sync, and not in doubt: it led when the leader had refused."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: replicas})
+    cluster.decide(TP, leader=leader, isr=replicas, epoch=0)
+    node = cluster.node(1)
+    await node.manager.session_roles.on_session(await node.session.wait())
+    assert node.manager.hosted.get(TP) is None and node.logs.get(TP) is None
+    # The controller takes it for restarted.
+    lead = replace(cluster.decide(TP, leader=1, isr=replicas, epoch=1, replicas=replicas), accepts_loss=0)
+    answer = await cluster.command(1, lead)
+    assert [each.error for each in answer.partitions] == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+
+
+@pytest.mark.checklist("F14")
+async def test_a_controller_hears_again_that_the_log_is_gone(make_cluster):
+    """The state was written since the replica registered, by a controller that has died. The next one does not doubt the replica, which had only said that its
+    disk is dead: it was waited for, whatever the others have."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1, 2)})
+    cluster.decide(TP, leader=1, isr=(1,), epoch=4)
+    node = cluster.node(1)
+    await stopped(node, clean=False)
+    (node.directory / ".kafkalite-incomplete").touch()
+    await node.start()
+    nobody = replace(cluster.decide(TP, leader=-1, isr=(1,), epoch=5), accepts_loss=0)
+    answer = await cluster.command(1, nobody)
+    assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    lead = replace(cluster.decide(TP, leader=1, isr=(1,), epoch=6), accepts_loss=0)
+    answer = await cluster.command(1, lead)
+    assert [each.error for each in answer.partitions] == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    ends = node.manager.log_ends(LogEndsRequest((("t", 0),))).ends
+    assert [(each.leader_epoch, each.log_end_offset) for each in ends] == [(-1, 0)]
 
 
 async def test_a_session_begins_also_while_too_many_commands_are_waiting(make_cluster, until, monkeypatch):

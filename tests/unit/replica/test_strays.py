@@ -131,6 +131,28 @@ async def test_strays_that_were_too_many_are_no_problem_when_the_controller_has_
 
 
 @pytest.mark.checklist("F19")
+async def test_a_stray_takes_the_place_of_a_less_complete_log_if_nobody_leads(make_cluster):
+    """The partition was given to this broker again, because it has its records. The controller died, and the next one had a replica without any lead for a
+    moment: an empty log was made here, and what was set aside was neither served nor found."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    node, key = cluster.node(1), KEYS[0]
+    await cluster.command(1, cluster.decide(key, leader=1, isr=(1,), epoch=5))
+    assert (await node.produce(key, b"x")).error == ErrorCode.NONE
+    node.manager.roles.stop(node.partition(key))
+    node.logs.set_stray(key)
+    assert not (await cluster.command(1, cluster.decide(key, leader=2, isr=(2,), epoch=2, replicas=(1, 2)))).partitions
+    assert node.partition(key).log.log_end_offset == 0
+    answer = await cluster.command(1, cluster.decide(key, leader=-1, isr=(2,), epoch=3, replicas=(1, 2)))
+    assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    await back(node, str(node.directory))
+    await node.manager.commands.retry_offline()
+    assert node.partition(key).log.log_end_offset == 1
+    assert not (await cluster.command(1, cluster.decide(key, leader=-1, isr=(2,), epoch=4, replicas=(1, 2)))).partitions
+    assert node.partition(key).log.log_end_offset == 1, "the empty one is set aside"
+
+
+@pytest.mark.checklist("F19")
 @pytest.mark.parametrize(("state_epoch", "is_later"), [(0, False), (-1, True)])
 async def test_a_stray_that_is_later_than_zookeeper_is_kept(two_disks, state_epoch, is_later):
     """ZooKeeper was restored from before the reassignment that gave the partition to this node: replicas with an older log seem to have all
