@@ -10,6 +10,7 @@ import pytest
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.coordinators.draining import consumed
+from kafkalite.coordinators.groups.decisions.members import Committer
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.internal_topics import internal_topic
 from kafkalite.errors import ApiError, ErrorCode
@@ -35,7 +36,7 @@ async def commit(cluster: LoopbackCluster, group: str, key: TopicPartition, offs
             done: asyncio.Future[dict[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
             committed = CommittedOffset(Offset(offset), -1, "", node.env.clock.wall_ms())
             try:
-                run_to_end(node.kafka.groups.offsets.committing(group, "", None, -1, {key: committed}, done.set_result))
+                run_to_end(node.kafka.groups.offsets.committing(Committer(group), {key: committed}, done.set_result))
             except ApiError:
                 continue  # not the coordinator, or not yet
             if not (await done)[key]:

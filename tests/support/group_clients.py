@@ -10,6 +10,7 @@ from typing import Any
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
+from kafkalite.coordinators.groups.decisions.members import Committer
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.members import NOTHING
@@ -151,9 +152,8 @@ class Client:
             if not names.keys() & {place[0] for place in moving} <= self._names().keys():
                 raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # as the API does
             producer = None if producer_id is None else (producer_id, 0)
-            for _ in groups.offsets.committing(
-                self.group_id, *self.membership(), offsets, reply, producer=producer, knows_epochs=True
-            ):
+            committer = Committer(self.group_id, *self.membership(), producer, knows_epochs=True)
+            for _ in groups.offsets.committing(committer, offsets, reply):
                 pass
 
         found = await self.world.ask(self.group_id, serve, 6.0)

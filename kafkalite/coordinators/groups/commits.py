@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from kafkalite.coordinators.groups.decisions.assigned_group import check_commit, check_fetch
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import held_since, is_classic
+from kafkalite.coordinators.groups.decisions.members import Committer
 from kafkalite.coordinators.groups.decisions.share.group import partitions_of
 from kafkalite.coordinators.groups.decisions.share.states import begun
 from kafkalite.coordinators.groups.loading import end_transaction
@@ -46,22 +47,18 @@ class OffsetCommits:
 
     def committing(
         self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
+        committer: Committer,
         offsets: Mapping[TopicPartition, CommittedOffset],
         done: Callable[[CommitResults], None],
         *,
-        producer: tuple[ProducerId, int] | None = None,
         guard: int | None = None,
-        knows_epochs: bool = False,
     ) -> Generator[None, None, None]:
-        """Commit offsets in steps, in a transaction if `producer` (id, epoch) is given; `done` gets each one's outcome.
+        """Commit offsets in steps; `done` gets each one's outcome.
 
         Whether the member may commit is decided in the last step, in which the records are appended. `guard`: with which the
-        transaction was verified; None: it was not. `knows_epochs`: see `check_commit`.
+        transaction was verified; None: it was not.
         """
+        group_id, producer = committer.group_id, committer.producer
         results: CommitResults = {}
         accepted: dict[TopicPartition, CommittedOffset] = {}
         builder = self._log.builder(producer)
@@ -76,15 +73,7 @@ class OffsetCommits:
             builder.append(
                 records.offset_key(group_id, topic_partition), records.offset_value(offset), timestamp_ms=now
             )
-        entry, is_made = self._admit(
-            group_id,
-            member_id,
-            instance_id,
-            generation,
-            offsets,
-            is_transactional=producer is not None,
-            knows_epochs=knows_epochs,
-        )
+        entry, is_made = self._admit(committer, offsets)
         if not accepted:
             if is_made:
                 entry.forget_if_unused()
@@ -114,18 +103,10 @@ class OffsetCommits:
         entry.offsets.begin_append(accepted)
         self._log.append_batch(entry.partition.index, entry.partition, builder, stored, guard=guard)
 
-    def _admit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Collection[TopicPartition],
-        *,
-        is_transactional: bool,
-        knows_epochs: bool,
-    ) -> tuple[GroupEntry, bool]:
+    def _admit(self, committer: Committer, offsets: Collection[TopicPartition]) -> tuple[GroupEntry, bool]:
         """The group, if this member may commit these offsets, and whether it was made for that, because there is none."""
+        group_id, member_id, instance_id, generation, producer, knows_epochs = committer
+        is_transactional = producer is not None
         # Kafka answers a member of a group without a name as one of any group that is not there.
         is_named = group_id or is_transactional or generation < 0
         entry = self._find(group_id) if is_named else None
@@ -139,29 +120,11 @@ class OffsetCommits:
         if entry.share is not None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
         if entry.streams is not None:
-            check_commit(
-                entry.streams,
-                "streams",
-                member_id,
-                generation,
-                list(offsets),
-                entry.streams.held_since,
-                lambda member: False,
-                is_transactional=is_transactional,
-                knows_epochs=knows_epochs,
-            )
+            streams = entry.streams
+            check_commit(streams, "streams", committer, offsets, streams.held_since, lambda member: False)
         elif entry.consumer is not None:
-            check_commit(
-                entry.consumer,
-                "consumer",
-                member_id,
-                generation,
-                list(offsets),
-                held_since(self._topics.topic_id),
-                is_classic,
-                is_transactional=is_transactional,
-                knows_epochs=knows_epochs,
-            )
+            held = held_since(self._topics.topic_id)
+            check_commit(entry.consumer, "consumer", committer, offsets, held, is_classic)
         else:
             error = entry.group.commit_error(
                 member_id, instance_id, generation, self._now(), is_transactional=is_transactional

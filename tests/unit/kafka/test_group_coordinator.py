@@ -10,6 +10,7 @@ import pytest
 from kafkalite.coordination.patience import refused_at
 from kafkalite.coordination.topic_configs import TOPICS
 from kafkalite.coordinators.groups import member_memory
+from kafkalite.coordinators.groups.decisions.members import Committer
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.errors import ApiError, ErrorCode
@@ -149,8 +150,9 @@ async def test_commit_errors(broker: Broker) -> None:
     assert newer.topics[0].partitions[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     offset = {TopicPartition("t", 0): CommittedOffset(Offset(1), -1, "", 0)}
     offsets = broker.side.groups.offsets
+    committer = Committer("unheard-of", "m", generation=4, producer=(ProducerId(1), 0))
     with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
-        list(offsets.committing("unheard-of", "m", None, 4, offset, lambda _: None, producer=(ProducerId(1), 0)))
+        list(offsets.committing(committer, offset, lambda _: None))
     assert broker.side.groups.find("unheard-of") is None
     # The latter: too many requests of others wait here. A Java consumer or producer knows it of no coordinator, and gives up.
     for refused in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED):

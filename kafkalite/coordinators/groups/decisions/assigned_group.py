@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from kafkalite.coordinators.groups.decisions.members import EpochMember, TargetEpoch, TargetMember
+from kafkalite.coordinators.groups.decisions.members import Committer, EpochMember, TargetEpoch, TargetMember
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 
@@ -178,14 +178,10 @@ class AssignedGroup(TargetedGroup[M, T]):
 def check_commit(
     group: AssignedGroup[M, Any],
     kind: str,
-    member_id: str,
-    epoch: int,
-    partitions: Sequence[tuple[str, int]],
+    committer: Committer,
+    partitions: Collection[tuple[str, int]],
     held_since: Callable[[M, str, int], int | None],
     is_classic: Callable[[M], bool],
-    *,
-    is_transactional: bool,
-    knows_epochs: bool,
 ) -> None:
     """Whether a member may commit offsets of these (topic, partition). Raises ApiError.
 
@@ -193,17 +189,17 @@ def check_commit(
         kind: of the group, for the text of an error.
         held_since: the epoch since which a member has this partition of a topic; None: it does not have it.
         is_classic: whether a member speaks the classic protocol.
-        knows_epochs: the request's version has a member epoch, and its client the error of a wrong one.
 
     An older epoch will do for partitions that the member has had since then (KIP-1251).
     """
+    epoch, is_transactional = committer.generation, committer.producer is not None
     if epoch < 0 and not group.members:
         return  # a client that assigns partitions itself, or an administrator
-    if is_transactional and epoch < 0 and not member_id:
+    if is_transactional and epoch < 0 and not committer.member_id:
         return  # a producer of before KIP-447, which does not say who it is
-    member = group.member(member_id)
+    member = group.member(committer.member_id)
     is_new = not is_classic(member)
-    if is_new and not is_transactional and not knows_epochs:
+    if is_new and not is_transactional and not committer.knows_epochs:
         text = f"members of a {kind} group commit with version 9 of OffsetCommit or later"
         raise api_error(ErrorCode.UNSUPPORTED_VERSION, text)
     if epoch == member.epoch:
@@ -211,7 +207,7 @@ def check_commit(
     since = [held_since(member, *each) for each in partitions] if epoch < member.epoch else [None]
     if all(each is not None and each <= epoch for each in since):
         return
-    raise _wrong_epoch(member, epoch, is_new=is_new and knows_epochs)
+    raise _wrong_epoch(member, epoch, is_new=is_new and committer.knows_epochs)
 
 
 def check_fetch(

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import IntEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import TopicId
+from kafkalite.model import ProducerId, TopicId
 
 #: Member epochs that a client sends: to join, to leave, to leave for a while (a static member).
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = 0, -1, -2
@@ -54,6 +54,21 @@ class EpochMember:
     def must_revoke(self) -> bool:
         """Whether it has to give up something within its rebalance timeout."""
         return self.state is self.UNREVOKED
+
+
+class Committer(NamedTuple):
+    """Who commits offsets. Generation -1: a client that assigns partitions itself, or an administrator.
+
+    generation: or the member epoch. producer: id and epoch, if this is part of a transaction. knows_epochs: the request's version has
+    a member epoch, and its client the error of a wrong one.
+    """
+
+    group_id: str
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+    producer: tuple[ProducerId, int] | None = None
+    knows_epochs: bool = False
 
 
 M = TypeVar("M")

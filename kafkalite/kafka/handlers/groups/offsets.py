@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
+from kafkalite.coordinators.groups.decisions.members import Committer
 from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.coordinators.services import Services
@@ -94,16 +95,15 @@ class OffsetHandlers:
         if not offsets:
             done({})
             return
-        member = (
+        committer = Committer(
             message.group_id,
             message.member_id,
             message.group_instance_id,
             message.generation_id_or_member_epoch,
+            knows_epochs=request.version >= _EPOCHS_FROM,
         )
         try:
-            yield from self._groups.offsets.committing(
-                *member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM
-            )
+            yield from self._groups.offsets.committing(committer, offsets, done)
         except ApiError as failure:
             done(dict.fromkeys(offsets, failure.code))  # partitions that do not exist keep their own error
 
@@ -119,18 +119,18 @@ class OffsetHandlers:
             stepped.respond(request, _committed(classes, message, results, refused))
 
         def committing(guard: int | None, error: ErrorCode = ErrorCode.NONE) -> Steps[None]:
-            member = (
+            committer = Committer(
                 message.group_id,
                 message.member_id,
                 message.group_instance_id,
                 message.generation_id_or_member_epoch,
+                producer,
+                knows_epochs=by_id,
             )
             try:
                 if error:
                     raise api_error(_txn_offset_commit_error(error, knows_abortable=request.version >= _ABORTABLE_FROM))
-                yield from self._groups.offsets.committing(
-                    *member, offsets, done, producer=producer, guard=guard, knows_epochs=by_id
-                )
+                yield from self._groups.offsets.committing(committer, offsets, done, guard=guard)
             except ApiError as failure:
                 done(dict.fromkeys(offsets, failure.code))
 
