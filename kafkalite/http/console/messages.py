@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
@@ -73,7 +75,7 @@ class MessageFilter:
 
 @dataclass(slots=True)
 class _Reading:
-    """Of one partition, from `begin` on. `end`: the first offset that is not read, as it was when the page asked."""
+    """Of one partition, from `begin` on. `end`: the first offset that is not read, as it was when the page asked. `found`: the records that fit."""
 
     key: TopicPartition
     begin: int
@@ -81,6 +83,7 @@ class _Reading:
     end: int
     scanned: int = 0
     error: str = ""
+    found: list[ConsumedRecord] = field(default_factory=list)
 
 
 class MessageAnswers:
@@ -172,73 +175,81 @@ class MessageAnswers:
         self, client: AsyncClient, readings: list[_Reading], wanted: MessageFilter, limit: int, *, is_tail: bool
     ) -> list[ConsumedRecord]:
         """Records that fit, of all partitions, until there are enough of each, or the bytes or the time are used up."""
-        share = _READ_BYTES // max(1, len(readings))
-        deadline = client.now() + _READ_S
-        results: list[list[ConsumedRecord]] = [[] for _ in readings]
-        budget, turn = ScanBudget(), asyncio.Lock()
-        most = 10**9 if is_tail else limit
-
-        async def read(reading: _Reading, into: list[ConsumedRecord]) -> None:
-            await self._read_one(client, reading, wanted, most, share, deadline, into, budget, turn)
-            for _ in range(_MORE_PASSES if is_tail else 0):
-                done = reading.position - reading.begin
-                if reading.position >= reading.end or done <= 0 or budget.is_spent or client.now() >= deadline:
-                    break
-                # The bytes were used up before the end, where the newest records are: half as many from further on.
-                reading.begin = reading.position = reading.end - max(1, done // 2)
-                reading.scanned = 0
-                into.clear()
-                await self._read_one(client, reading, wanted, most, share, deadline, into, budget, turn)
-            if is_tail and reading.position < reading.end and not reading.error:
-                reading.error = f"what follows from offset {reading.position} on is more than one answer reads"
-
+        scan = _AnswerReader(client, self._node.env.disk, wanted, _READ_BYTES // max(1, len(readings)))
         async with asyncio.TaskGroup() as group:
-            for reading, into in zip(readings, results, strict=True):
-                group.create_task(read(reading, into))
-        return [record for each in results for record in each]
+            for reading in readings:
+                group.create_task(scan.newest(reading) if is_tail else scan.oldest(reading, limit))
+        return [record for each in readings for record in each.found]
 
-    async def _read_one(
-        self,
-        client: AsyncClient,
-        reading: _Reading,
-        wanted: MessageFilter,
-        most: int,
-        share: int,
-        deadline: float,
-        into: list[ConsumedRecord],
-        budget: ScanBudget,
-        turn: asyncio.Lock,
-    ) -> None:
-        """`share`: fetched bytes of this partition. `turn`: one partition at a time uses the answer's `budget`."""
-        while reading.position < reading.end and len(into) < most and share > 0 and client.now() < deadline:
+
+class _AnswerReader:
+    """What one answer reads, within its time and its budget.
+
+    Args:
+        share: fetched bytes of each partition.
+    """
+
+    def __init__(self, client: AsyncClient, disk: Disk, wanted: MessageFilter, share: int) -> None:
+        self._client = client
+        self._disk = disk
+        self._wanted = wanted
+        self._share = share
+        self._deadline = client.now() + _READ_S
+        self._budget = ScanBudget()
+        #: One partition at a time uses the budget.
+        self._turn = asyncio.Lock()
+
+    async def newest(self, reading: _Reading) -> None:
+        """All that fit, up to the partition's end."""
+        await self.oldest(reading, 10**9)
+        for _ in range(_MORE_PASSES):
+            done = reading.position - reading.begin
+            if reading.position >= reading.end or done <= 0 or self._budget.is_spent or self._is_late():
+                break
+            # The bytes were used up before the end, where the newest records are: half as many from further on.
+            reading.begin = reading.position = reading.end - max(1, done // 2)
+            reading.scanned = 0
+            reading.found.clear()
+            await self.oldest(reading, 10**9)
+        if reading.position < reading.end and not reading.error:
+            reading.error = f"what follows from offset {reading.position} on is more than one answer reads"
+
+    async def oldest(self, reading: _Reading, most: int) -> None:
+        """Those that fit from where the reading is, `most` of them at most."""
+        share = self._share
+        while reading.position < reading.end and len(reading.found) < most and share > 0 and not self._is_late():
             start = reading.position
             try:
-                fetched, data = await client.fetch_raw(
+                fetched, data = await self._client.fetch_raw(
                     reading.key,
                     start,
                     min(_FETCH_BYTES, share),
                     max_wait_ms=0,
                     isolation=_READ_COMMITTED,
-                    timeout_s=max(0.1, deadline - client.now()),
+                    timeout_s=max(0.1, self._deadline - self._client.now()),
                 )
-                async with turn:
-                    if budget.is_spent:
+                async with self._turn:
+                    if self._budget.is_spent:
                         return
                     # Off the loop: a batch may be compressed, and many small records take a while.
                     look = partial(
-                        scan_batches, reading.key, data, start, reading.end, fetched.aborted, wanted.fits, most - len(into), budget
+                        scan_batches, reading.key, data, start, reading.end, fetched.aborted, self._wanted.fits,
+                        most - len(reading.found), self._budget,
                     )  # fmt: skip
-                    scanned = cast(Scanned, await self._node.env.disk.run_blocking(look))
+                    scanned = cast(Scanned, await self._disk.run_blocking(look))
             except (ApiError, RpcError) as error:
                 reading.error = str(error)
                 return
             share -= max(len(data), 1)
-            into += scanned.records
+            reading.found += scanned.records
             reading.scanned += scanned.scanned
             reading.error = scanned.error or reading.error
             if scanned.position <= start:
                 return  # nothing more to read now
             reading.position = scanned.position
+
+    def _is_late(self) -> bool:
+        return self._client.now() >= self._deadline
 
 
 def _answer(
