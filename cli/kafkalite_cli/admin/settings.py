@@ -90,14 +90,11 @@ async def get(
             alive = (await client.describe_cluster(timeout_s=cli.timeout_s)).brokers
             if all(each.broker_id != broker for each in alive):
                 click.echo(f"note: broker {broker} is not alive, and nothing is set for it", err=True)
-    _refuse_unknown(keys, in_force.keys() | found.own.keys() | (_known_of_cluster() if is_cluster else set()))
-    chosen = sorted(in_force) if is_all else list(keys) if keys else sorted(found.own)
+    source = "topic" if topic is not None else "cluster" if is_cluster else "broker"
+    known = {key: Setting(value, source) for key, value in found.own.items()} | in_force
+    _refuse_unknown(keys, known.keys() | (_known_of_cluster() if is_cluster else set()))
     unset = Setting("", "not set")
-    own = "topic" if topic is not None else "cluster" if is_cluster else "broker"
-    shown = {
-        key: in_force[key] if key in in_force else Setting(found.own[key], own) if key in found.own else unset
-        for key in chosen
-    }
+    shown = {key: known.get(key, unset) for key in keys or sorted(in_force if is_all else known)}
     out = cli.out
     if out.as_json:
         settings = {key: None if each is unset else each.value for key, each in shown.items()}
