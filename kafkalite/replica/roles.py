@@ -74,7 +74,7 @@ class Roles:
         self._settings = settings
         self._identity = identity
         self._isr_keeper = isr_keeper
-        #: Whether this life of the node has carried out a complete list of its replicas.
+        #: Whether this incarnation of the node has carried out a complete list of its replicas.
         self.has_begun = False
         #: Offline since before that.
         self._offline_from_the_start: set[TopicPartition] = set()
@@ -82,7 +82,7 @@ class Roles:
         self.stopped_high_watermarks: dict[TopicPartition, Offset] = {}
 
     def doubt_lost_logs(self, states: Collection[PartitionState]) -> None:
-        """Before the logs which `states` say that this node should have, and which are missing, are made again: a write for each would hold the
+        """Before the logs which `states` say that this node should have, and which are missing, are recreated: a write for each would hold the
         loop for long where a disk was replaced."""
         lost = [TopicPartition(state.topic, state.partition) for state in states if self._has_lost(state)]
         self._logs.placing.doubt_ahead(lost)
@@ -100,8 +100,7 @@ class Roles:
     def apply(self, state: PartitionState, cause: str, *, is_command: bool = True) -> ErrorCode:
         """One partition; never fails the others (invariant 13). `is_command`: a controller's, not what this node has read itself."""
         key = TopicPartition(state.topic, state.partition)
-        broker_id = self._identity()[0]
-        if broker_id not in state.replicas:
+        if self._identity()[0] not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = self._hosted.get(key)
         try:
@@ -131,30 +130,8 @@ class Roles:
             if partition.storage_error is not None:
                 self._offline_replicas.on_command(partition, state)
                 return self._refusal_of_offline(key, state)
-            if state.leader_epoch == partition.leader_epoch and partition.is_settled:
-                if state.leader != partition.leader_id:
-                    # The znode was put back, and an election has used this epoch a second time. Records of two leaders in one epoch
-                    # could not be distinguished: refused like an earlier epoch, and the next leader has to begin another one (ADR 74).
-                    self._isr_keeper.report_epoch(partition, LeaderEpoch(partition.leader_epoch + 1))
-                    return ErrorCode.STALE_CONTROLLER_EPOCH
-                self._take_move(partition, state)
-                return ErrorCode.NONE  # already applied: nothing is truncated, no fetcher starts again (invariant 30)
-            if state.leader == broker_id:
-                error = self._become_leader(partition, state, may_have_led=was_offline or was_stopped or not is_command)
-                if error is ErrorCode.NONE:
-                    self._record_role(partition, "replica.leads", cause)
-                return error
-            if (
-                state.leader != NO_LEADER
-                and state.topic_id != NO_TOPIC_ID
-                and partition.log.latest_epoch > state.leader_epoch
-            ):
-                # It would cut records that may be committed. (While nobody leads, the controller hears of it by the log's end.)
-                return self._ask_for_later_epoch(partition, state)
-            self._become_follower(partition, state, was_offline=was_offline)
-            self._record_role(
-                partition, "replica.offline_leader" if state.leader == NO_LEADER else "replica.follows", cause
-            )
+            may_have_led = was_offline or was_stopped or not is_command
+            return self._take_role(partition, state, cause, was_offline=was_offline, may_have_led=may_have_led)
         except StorageError as error:
             if partition is None:
                 _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
@@ -165,6 +142,35 @@ class Roles:
             return ErrorCode.KAFKA_STORAGE_ERROR
         except ApiError as error:
             return error.code
+
+    def _take_role(
+        self, partition: Partition, state: PartitionState, cause: str, *, was_offline: bool, may_have_led: bool
+    ) -> ErrorCode:
+        """Lead or follow, as the command says. Raises StorageError, ApiError."""
+        if state.leader_epoch == partition.leader_epoch and partition.is_settled:
+            if state.leader != partition.leader_id:
+                # The znode was put back, and an election has used this epoch a second time. Records of two leaders in one epoch
+                # could not be distinguished: refused like an earlier epoch, and the next leader has to begin another one (ADR 74).
+                self._isr_keeper.report_epoch(partition, LeaderEpoch(partition.leader_epoch + 1))
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            self._take_move(partition, state)
+            return ErrorCode.NONE  # already applied: nothing is truncated, no fetcher starts again (invariant 30)
+        if state.leader == self._identity()[0]:
+            error = self._become_leader(partition, state, may_have_led=may_have_led)
+            if error is ErrorCode.NONE:
+                self._record_role(partition, "replica.leads", cause)
+            return error
+        if (
+            state.leader != NO_LEADER
+            and state.topic_id != NO_TOPIC_ID
+            and partition.log.latest_epoch > state.leader_epoch
+        ):
+            # It would cut records that may be committed. (While nobody leads, the controller hears of it by the log's end.)
+            return self._ask_for_later_epoch(partition, state)
+        self._become_follower(partition, state, was_offline=was_offline)
+        self._record_role(
+            partition, "replica.offline_leader" if state.leader == NO_LEADER else "replica.follows", cause
+        )
         return ErrorCode.NONE
 
     def _record_role(self, partition: Partition, what: str, cause: str) -> None:
