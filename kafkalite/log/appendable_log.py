@@ -158,15 +158,8 @@ class AppendableLog(ReadableLog):
         `buffers`: per batch what to write, or the bytes in which all of them lie at their positions, ready to be written.
         """
         start, max_timestamp, total = self.log_end_offset, -1, 0
-        config, local, epoch_file = self.config, self._local, self._epochs
-        if epochs or epoch_file.unsaved:
-            changed = epoch_file.unsaved
-            for epoch, offset in epochs:
-                changed = epoch_file.cache.assign(epoch, offset) or changed
-            if changed:
-                epoch_file.unsaved = True
-                with local.io("writing the leader epochs"):
-                    epoch_file.save()
+        config, local = self.config, self._local
+        self._epochs.add(epochs)
         interval = config.index_interval_bytes
         first = 0
         is_begun = False

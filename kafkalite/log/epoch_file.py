@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.handles import HandleCache
@@ -23,6 +25,16 @@ class LeaderEpochFile:
         self.dirty = dirty
         #: The file lacks an epoch that has begun here and has no batch yet.
         self.unsaved = False
+
+    def add(self, epochs: Iterable[tuple[int, int]]) -> None:
+        """(epoch, start offset) of batches that are about to be written. Raises StorageError."""
+        changed = self.unsaved
+        for epoch, offset in epochs:
+            changed = self.cache.assign(epoch, offset) or changed
+        if changed:
+            self.unsaved = True
+            with self._local.io("writing the leader epochs"):
+                self.save()
 
     def save(self) -> None:
         """Into the page cache now; the next flush makes it durable before it calls any record of the epoch durable.
