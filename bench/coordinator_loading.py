@@ -29,6 +29,7 @@ from kafkalite.env.seams import LEAST_LOG_FILES
 from kafkalite.log.cleaner import compact
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import GROUP_TOPIC, LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
@@ -72,10 +73,8 @@ async def measure(directory: str, segment_bytes: int, total_bytes: int, offsets:
     path = f"{directory}/{GROUP_TOPIC}-0"
     disk.makedirs(path)
     config = TopicConfig(cleanup_policy="compact", segment_bytes=segment_bytes)
-    log = new_log(
-        TopicPartition(GROUP_TOPIC, 0), config, ID, disk=disk, handles=HandleCache(disk, LEAST_LOG_FILES),
-        directory=directory, path=path, now_ms=WallClock().wall_ms,
-    )  # fmt: skip
+    place = LogPlace(disk, HandleCache(disk, LEAST_LOG_FILES), directory, path, WallClock().wall_ms)
+    log = new_log(TopicPartition(GROUP_TOPIC, 0), config, ID, place)
     spent, passes, written, before, dirty = 0.0, 0, 0, 0, 0
     number = 0
     while written < total_bytes:

@@ -25,6 +25,7 @@ from kafkalite.env.seams import LEAST_LOG_FILES, Disk
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicId, TopicPartition
@@ -93,19 +94,13 @@ def of_size(disk: Disk, root: str, megabytes: int, size: int) -> list[dict[str, 
     total = count * len(batch)
     path = f"{root}/{TP}"
 
+    def place() -> LogPlace:
+        return LogPlace(disk, HandleCache(disk, LEAST_LOG_FILES), root, path, WallClock().wall_ms)
+
     def fresh() -> PartitionLog:
         shutil.rmtree(path, ignore_errors=True)
         disk.makedirs(path)
-        return new_log(
-            TP,
-            TopicConfig(),
-            ID,
-            disk=disk,
-            handles=HandleCache(disk, LEAST_LOG_FILES),
-            directory=root,
-            path=path,
-            now_ms=WallClock().wall_ms,
-        )
+        return new_log(TP, TopicConfig(), ID, place())
 
     rows.append(timed(f"{size} B plain pwritev", total, count, lambda: plain(f"{root}/plain", batch, count)))
     log = fresh()
@@ -166,15 +161,7 @@ def of_size(disk: Disk, root: str, megabytes: int, size: int) -> list[dict[str, 
             f"{size} B recovery (unclean open)",
             total,
             1,
-            lambda: load_log(
-                TP,
-                TopicConfig(),
-                disk=disk,
-                handles=HandleCache(disk, LEAST_LOG_FILES),
-                directory=root,
-                path=f"{root}/{TP}",
-                now_ms=WallClock().wall_ms,
-            ),
+            lambda: load_log(TP, TopicConfig(), place()),
         )
     )
     return rows

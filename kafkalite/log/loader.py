@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
-from typing import NotRequired, TypedDict, Unpack
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
@@ -16,6 +16,7 @@ from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.failures import lacks_room
 from kafkalite.log.file_names import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, file_name
 from kafkalite.log.handles import HandleCache
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.recovery import (
@@ -40,32 +41,17 @@ _LEFTOVERS = (DELETED, CLEANED, ".tmp")
 _OWN_HANDLES = 8
 
 
-class _Place(TypedDict):
-    """Arguments of `load_log`."""
-
-    directory: str
-    path: str
-    now_ms: Callable[[], int]
-    recovery_point: NotRequired[int]
-    before_cut: NotRequired[Callable[[], None]]
-    log_start_offset: NotRequired[int]
-
-
 def load_log(
     topic_partition: TopicPartition,
     config: TopicConfig,
+    place: LogPlace,
     *,
-    disk: Disk,
-    handles: HandleCache,
-    directory: str,
-    path: str,
-    now_ms: Callable[[], int],
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean: bool = False,
     before_cut: Callable[[], None] = lambda: None,
 ) -> PartitionLog:
-    """The log in `path`, recovered if need be.
+    """The log in `place.path`, recovered if need be.
 
     Args:
         recovery_point, log_start_offset: of the checkpoint files; 0 if they don't say.
@@ -75,6 +61,7 @@ def load_log(
     Raises:
         OSError.
     """
+    disk, handles, path = place.disk, place.handles, place.path
     names = _tidy(disk, path, disk.listdir(path))
     compacted_to = _read_compacted(disk, path, names)
     topic_id, is_recorded, copying_in = _read_metadata(disk, path, names)
@@ -129,9 +116,7 @@ def load_log(
         was_cut=cut < NOTHING_CUT,
         copying_in=copying_in,
     )
-    return PartitionLog(
-        topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
-    )
+    return PartitionLog(topic_partition, config, place, parts)
 
 
 def _read_compacted(disk: Disk, path: str, names: list[str]) -> int | None:
@@ -168,63 +153,54 @@ def _load_snapshots(disk: Disk, path: str, names: list[str], first: int, trusted
 
 
 def load_apart(
-    topic_partition: TopicPartition, config: TopicConfig, *, disk: Disk, handles: HandleCache, **place: Unpack[_Place]
+    topic_partition: TopicPartition,
+    config: TopicConfig,
+    place: LogPlace,
+    *,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    before_cut: Callable[[], None] = lambda: None,
 ) -> PartitionLog:
-    """As `load_log`, in a thread while the loop uses `handles`: until it returns, files are opened elsewhere. Raises OSError."""
-    own = HandleCache(disk, _OWN_HANDLES)
+    """As `load_log`, in a thread while the loop uses the place's handles: until it returns, files are opened elsewhere. Raises OSError."""
+    own = HandleCache(place.disk, _OWN_HANDLES)
     try:
-        log = load_log(topic_partition, config, disk=disk, handles=own, **place)
-        log.use_handles(handles)
+        log = load_log(
+            topic_partition,
+            config,
+            dataclasses.replace(place, handles=own),
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            before_cut=before_cut,
+        )
+        log.use_handles(place.handles)
     finally:
         own.close()
     return log
 
 
-def new_log(
-    topic_partition: TopicPartition,
-    config: TopicConfig,
-    topic_id: TopicId,
-    *,
-    disk: Disk,
-    handles: HandleCache,
-    directory: str,
-    path: str,
-    now_ms: Callable[[], int],
-) -> PartitionLog:
-    """An empty log in the directory `path`, which its caller has made; partition.metadata and segment files come with the first batch.
+def new_log(topic_partition: TopicPartition, config: TopicConfig, topic_id: TopicId, place: LogPlace) -> PartitionLog:
+    """An empty log in the directory `place.path`, which its caller has made; partition.metadata and segment files come with the first batch.
 
     Durable with the first flush (which syncs the metadata before the data) or `sync_metadata`.
     """
-    parts = LogParts(
-        [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True,
-        records_compactions=True,
-    )  # fmt: skip
     return PartitionLog(
-        topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts,
-        now_ms=now_ms, is_new=True,
-    )  # fmt: skip
+        topic_partition, config, place, _no_parts(place, topic_id, records_compactions=True), is_new=True
+    )
 
 
-def no_log(
-    topic_partition: TopicPartition,
-    config: TopicConfig,
-    topic_id: TopicId,
-    *,
-    disk: Disk,
-    handles: HandleCache,
-    directory: str,
-    path: str,
-    now_ms: Callable[[], int],
-) -> PartitionLog:
+def no_log(topic_partition: TopicPartition, config: TopicConfig, topic_id: TopicId, place: LogPlace) -> PartitionLog:
     """Stands for a log that cannot be reached: empty, closed; every use of it raises StorageError. Touches no disk."""
-    parts = LogParts(
-        [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True
-    )
-    log = PartitionLog(
-        topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
-    )
+    log = PartitionLog(topic_partition, config, place, _no_parts(place, topic_id))
     log.close()
     return log
+
+
+def _no_parts(place: LogPlace, topic_id: TopicId, *, records_compactions: bool = False) -> LogParts:
+    segments = [Segment(place.disk, place.handles, place.path, 0)]
+    return LogParts(
+        segments, LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True,
+        records_compactions=records_compactions,
+    )  # fmt: skip
 
 
 def _tidy(disk: Disk, path: str, names: list[str]) -> list[str]:
@@ -276,7 +252,7 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
     ]
     for name in stale:
         disk.remove(f"{path}/{name}")
-    # The transaction index must be made again: the loader rebuilds a damaged one.
+    # The transaction index must be rebuilt, as a damaged one is.
     disk.write_file_atomic(f"{path}/{base:020d}{TXN_INDEX}", b"?", durable=False)
     left = [name for name in names if name not in stale and name != swap]
     return sorted({*left, swap[: -len(SWAP)], f"{base:020d}{TXN_INDEX}"})

@@ -7,16 +7,31 @@ says what was being done and makes it a StorageError (`io`).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import LogClosed, StorageError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log import checkpoints
 from kafkalite.log.handles import HandleCache
+from kafkalite.log.recovery import LogParts
 from kafkalite.log.segment import Segment
-from kafkalite.model import NO_LEADER_EPOCH, Buffer, TopicId, TopicPartition
+from kafkalite.model import Buffer, TopicId, TopicPartition
 from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Where a log lies, and through what it is used."""
+
+    disk: Disk
+    handles: HandleCache
+    #: The log directory (one disk of several).
+    directory: str
+    #: The log's own directory, `<directory>/<topic>-<partition>`.
+    path: str
+    now_ms: Callable[[], int]
 
 
 class LocalLog:
@@ -31,32 +46,15 @@ class LocalLog:
         "topic_id", "topic_partition",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        segments: list[Segment],
-        *,
-        disk: Disk,
-        handles: HandleCache,
-        directory: str,
-        path: str,
-        metadata_dirty: bool,
-        dir_dirty: bool,
-        compacted_to: int = -1,
-        records_compactions: bool = False,
-        copying_in: int = NO_LEADER_EPOCH,
-    ) -> None:
+    def __init__(self, topic_partition: TopicPartition, place: LogPlace, parts: LogParts, *, is_new: bool) -> None:
         self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.segments = segments
-        self.disk = disk
-        self.handles = handles
-        #: The log directory it lives in (one disk of several).
-        self.directory = directory
-        #: Its own directory, `<directory>/<topic>-<partition>`.
-        self.path = path
-        self.next_offset = segments[-1].next_offset
+        self.topic_id = parts.topic_id
+        self.segments = parts.segments
+        self.disk = place.disk
+        self.handles = place.handles
+        self.directory = place.directory
+        self.path = place.path
+        self.next_offset = self.segments[-1].next_offset
         #: A write or an fsync failed: what the disk holds is not known any more, so nothing more is written.
         self.failed = False
         #: An fsync failed: the page cache may show what the disk does not have.
@@ -68,21 +66,21 @@ class LocalLog:
         self.compactions = 0
         #: The compacted segment that is about to replace others; empty: none is.
         self.pending_swap = ""
-        #: partition.metadata and the directory itself are not durable yet.
-        self.metadata_dirty = metadata_dirty
+        #: partition.metadata and the directory itself are not durable yet. After an unclean shutdown nobody knows what was synced.
+        self.metadata_dirty = is_new or not parts.clean
         #: partition.metadata does not exist yet: it is written before the first batch, or with the first flush (as in Kafka). An
         #: empty log needs none: it has no records that could belong to another topic of its name.
-        self.metadata_unwritten = False
+        self.metadata_unwritten = is_new and bool(parts.topic_id)
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
-        self.dir_dirty = dir_dirty
+        self.dir_dirty = not parts.clean
         #: The content of checkpoints.COMPACTED. -1: no compaction removed offsets of this log; 0: only before it was copied;
         #: else compactions were here, below this offset.
-        self.compacted_to = compacted_to
+        self.compacted_to = parts.compacted_to
         #: Below this offset an older version, which does not record it, may have compacted.
-        self._unmarked_to = self.next_offset if compacted_to < 0 and not records_compactions else 0
-        self._records_compactions = records_compactions
+        self._unmarked_to = self.next_offset if self.compacted_to < 0 and not parts.records_compactions else 0
+        self._records_compactions = parts.records_compactions
         #: The leader epoch in which a copy of the leader's log began here, from its first record on; NO_LEADER_EPOCH: it is complete.
-        self.copying_in = copying_in
+        self.copying_in = parts.copying_in
 
     # --- errors -----------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.host import LogHost
 from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.log.loader import no_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
 from kafkalite.log.log_dir_failure_handler import LogDirFailureHandler
 from kafkalite.log.moving import DiskMoves
@@ -142,10 +143,9 @@ class LogManager:
         )
         log_dir = self.pool.dirs[directory]
         self.pool.offline_partitions[topic_partition] = directory
-        return no_log(
-            topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=directory,
-            path=f"{directory}/{topic_partition}", now_ms=self._clock.wall_ms,
-        )  # fmt: skip
+        path = f"{directory}/{topic_partition}"
+        place = LogPlace(self._disk, log_dir.handles, directory, path, self._clock.wall_ms)
+        return no_log(topic_partition, config, topic_id, place)
 
     def delete(self, topic_partition: TopicPartition, topic_id: TopicId | None = None) -> None:
         """Take the log out of service at once; its files go after file.delete.delay.ms. Raises StorageError.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from kafkalite.config import TopicConfig
-from kafkalite.env.seams import Disk
 from kafkalite.errors import StorageError
 from kafkalite.log.epoch_file import LeaderEpochFile
 from kafkalite.log.flushing import Flusher
-from kafkalite.log.handles import HandleCache
-from kafkalite.log.local_log import LocalLog
+from kafkalite.log.local_log import LocalLog, LogPlace
 from kafkalite.log.producer_state import ProducerEntry
 from kafkalite.log.record_checks import RecordRules, rules_of
 from kafkalite.log.recovery import LogParts
@@ -46,32 +44,21 @@ class LogState:
         self,
         topic_partition: TopicPartition,
         config: TopicConfig,
-        *,
-        disk: Disk,
-        handles: HandleCache,
-        directory: str,
-        path: str,
+        place: LogPlace,
         parts: LogParts,
-        now_ms: Callable[[], int],
+        *,
         is_new: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
         self.config = config
-        self.disk = disk
-        #: The log directory it lives in (one disk of several).
-        self.directory = directory
-        self._now_ms = now_ms
+        self.disk = place.disk
+        self.directory = place.directory
+        self._now_ms = place.now_ms
         #: The configuration, and what follows from it for records.
         self._rules = (config, rules_of(config))
+        self._local = LocalLog(topic_partition, place, parts, is_new=is_new)
         # After an unclean shutdown nobody knows what was synced: all of it counts as not durable.
         unclean = not parts.clean
-        self._local = LocalLog(
-            topic_partition, parts.topic_id, parts.segments, disk=disk, handles=handles, directory=directory, path=path,
-            metadata_dirty=is_new or unclean, dir_dirty=unclean,
-            compacted_to=parts.compacted_to, records_compactions=parts.records_compactions,
-            copying_in=parts.copying_in,
-        )  # fmt: skip
-        self._local.metadata_unwritten = is_new and bool(parts.topic_id)
         self._epochs = LeaderEpochFile(self._local, parts.epochs, dirty=unclean)
         self._producers = parts.producers
         self._snapshots = ProducerSnapshots(

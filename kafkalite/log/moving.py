@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
-from typing import TypedDict
+from collections.abc import Iterable
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
@@ -37,8 +36,8 @@ from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.exchange import LogExchange
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.future_cuts import agree, costly_cut, follow, follow_costly_cuts
-from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_apart, new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_dir import FUTURE_SUFFIX, STRAY_SUFFIX, LogDir, set_aside_name
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -92,13 +91,6 @@ class LogDirMove:
         """Offsets that the future log is behind the current one."""
         end = self.source.log_start_offset if self.future is None else self.future.log_end_offset
         return max(0, self.source.log_end_offset - end)
-
-
-class _LogPlace(TypedDict):
-    disk: Disk
-    handles: HandleCache
-    directory: str
-    now_ms: Callable[[], int]
 
 
 class DiskMoves:
@@ -314,12 +306,12 @@ class DiskMoves:
         config = source.config
         log_dir = self._pool.dirs.get(move.target)
         assert log_dir is not None
-        place = _LogPlace(disk=self._disk, handles=log_dir.handles, directory=move.target, now_ms=self._clock.wall_ms)
+        place = LogPlace(self._disk, log_dir.handles, move.target, move.path, self._clock.wall_ms)
         found: list[PartitionLog] = []
 
         def load() -> None:
             if self._disk.exists(move.path):
-                found.append(load_apart(tp, config, path=move.path, **place))
+                found.append(load_apart(tp, config, place))
 
         await log_dir.unless_gone(self._disk.run_blocking(load, move.target))
         # Whatever the policy is today: a compaction since the copy may have removed a tombstone of a copied record.
@@ -335,7 +327,7 @@ class DiskMoves:
             found[0].close()
             await log_dir.unless_gone(self._disk.run_blocking(lambda: self._disk.remove_tree(move.path), move.target))
         self._disk.makedirs(move.path)
-        return new_log(tp, config, source.topic_id, path=move.path, **place)
+        return new_log(tp, config, source.topic_id, place)
 
     async def _copy(self, move: LogDirMove, future: PartitionLog) -> None:
         """Until the future log has taken the place of the current one. Raises StorageError, ApiError, OSError."""

@@ -17,6 +17,7 @@ from kafkalite.errors import ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import probe
 from kafkalite.log.loader import load_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_dir import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -197,15 +198,12 @@ class Opening:
                 if not log_dir.online:
                     return  # nobody waits for the rest any more: the disk did not answer for too long
                 config = configs.get(tp.topic, self._config.topic)
+                path = f"{log_dir.path}/{name}"
                 try:
                     log = load_log(
                         tp,
                         config,
-                        disk=self._disk,
-                        handles=log_dir.handles,
-                        directory=log_dir.path,
-                        path=f"{log_dir.path}/{name}",
-                        now_ms=self._clock.wall_ms,
+                        LogPlace(self._disk, log_dir.handles, log_dir.path, path, self._clock.wall_ms),
                         recovery_point=log_dir.recovery_points.get(tp, 0),
                         log_start_offset=log_dir.log_starts.get(tp, 0),
                         clean=tp in closed,

@@ -12,6 +12,7 @@ from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.loader import new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error
 from kafkalite.log.log_dir_failure_handler import LogDirFailureHandler
 from kafkalite.log.partition_log import PartitionLog
@@ -122,16 +123,14 @@ class Placing:
     ) -> PartitionLog:
         """Raises OSError, StorageError."""
         if not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
-            # Not to be made again: it may be the empty place where the disk was mounted.
+            # Not to be recreated: it may be the empty place where the disk was mounted.
             raise FileNotFoundError(errno.ENOENT, "the log directory is missing", log_dir.path)
         path = f"{log_dir.path}/{topic_partition}"
         if not self._disk.make_dir(path):
             self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not use its segments
             self._disk.makedirs(path)
-        log = new_log(
-            topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
-            path=path, now_ms=self._clock.wall_ms,
-        )  # fmt: skip
+        place = LogPlace(self._disk, log_dir.handles, log_dir.path, path, self._clock.wall_ms)
+        log = new_log(topic_partition, config, topic_id, place)
         if topic_partition in log_dir.recovery_points:
             # It is an earlier replica's. The first roll writes this one's before anything relies on it.
             log.needs_checkpoint = True

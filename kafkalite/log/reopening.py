@@ -2,12 +2,12 @@
 
 The log leaves service at its first storage error. If the disk is sound, its files are checked again, off the loop. The log
 is opened again if every segment is there with its earlier length, and all records that may not be on the disk are in sound
-batches. If not, its directory stays where it is, under its own name. Nothing is renamed before the replica is made again. So
+batches. If not, its directory stays where it is, under its own name. Nothing is renamed before the replica is recreated. So
 the last copy can return by a restart, by `admin disk online`, or by one of the later checks.
 
-A log that fails again within the hour waits longer each time. Meanwhile the controller lets the replica be made again from
+A log that fails again within the hour waits longer each time. Meanwhile the controller lets the replica be recreated from
 another one, if there is one in sync. After a failed fsync the content of the disk is unknown. Such a log, and one in which a
-read found damage, is opened only by a restart or by order of an operator.
+read found damage, is opened only by a restart or a request of an operator.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kafkalite.log.doubts import lacks_bytes
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_apart
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
@@ -64,7 +65,7 @@ class Reopening:
         log_dir.reopened[tp] = times
         if not times:
             del log_dir.reopened[tp]
-        # A log that only an order opens does not wait for descriptors: it may be made again at once.
+        # A log that only a request opens does not wait for descriptors: it may be recreated at once.
         is_short = is_shortage(error.__cause__) and not log.sync_failed and log.damaged_at is None
         log_dir.failed[tp] = FailedLog(tp, log.path, log.config, log, str(error), is_short, now + pause)
 
@@ -168,11 +169,7 @@ class Reopening:
         log = load_apart(
             failed.topic_partition,
             failed.config,
-            disk=self._disk,
-            handles=log_dir.handles,
-            directory=log_dir.path,
-            path=failed.path,
-            now_ms=self._clock.wall_ms,
+            LogPlace(self._disk, log_dir.handles, log_dir.path, failed.path, self._clock.wall_ms),
             recovery_point=old.recovery_point if old is not None else saved.get(failed.topic_partition, 0),
             log_start_offset=(
                 old.log_start_offset if old is not None else log_dir.log_starts.get(failed.topic_partition, 0)

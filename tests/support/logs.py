@@ -11,6 +11,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.record.batch import split_batches
@@ -62,11 +63,7 @@ def make_log(disk: MemoryDisk, clock: ManualClock | None = None, **overrides: An
         TP,
         config(**overrides),
         TOPIC_ID,
-        disk=disk,
-        handles=HandleCache(disk, 64),
-        directory=DIRECTORY,
-        path=PATH,
-        now_ms=(clock or ManualClock()).wall_ms,
+        LogPlace(disk, HandleCache(disk, 64), DIRECTORY, PATH, (clock or ManualClock()).wall_ms),
     )
 
 
@@ -82,11 +79,7 @@ def reopen(
     return load_log(
         TP,
         config(**overrides),
-        disk=disk,
-        handles=HandleCache(disk, handle_capacity),
-        directory=DIRECTORY,
-        path=PATH,
-        now_ms=ManualClock().wall_ms,
+        LogPlace(disk, HandleCache(disk, handle_capacity), DIRECTORY, PATH, ManualClock().wall_ms),
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,

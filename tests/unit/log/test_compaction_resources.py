@@ -15,6 +15,7 @@ from kafkalite.log import checkpoints
 from kafkalite.log.cleaner import compact
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.segment import Segment
 from tests.support.compaction import SETTINGS, fill
@@ -94,10 +95,8 @@ async def test_the_loop_does_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPat
 
     path = str(tmp_path / "events-0")
     disk.makedirs(path)
-    log = new_log(
-        TP, config(**SETTINGS), TOPIC_ID, disk=disk, handles=HandleCache(disk, 64), directory=str(tmp_path), path=path,
-        now_ms=ManualClock().wall_ms,
-    )  # fmt: skip
+    place = LogPlace(disk, HandleCache(disk, 64), str(tmp_path), path, ManualClock().wall_ms)
+    log = new_log(TP, config(**SETTINGS), TOPIC_ID, place)
     fill(log)
     await log.flush()
     monkeypatch.setattr(os, "fsync", fsync)

@@ -16,6 +16,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log import reading
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import crc_of
 from tests.support.logs import TOPIC_ID, TP, batch
@@ -28,10 +29,7 @@ def log(tmp_path: Path) -> Iterator[PartitionLog]:
     disk = RealDisk()
     path = str(tmp_path / "t-0")
     disk.makedirs(path)
-    log = new_log(
-        TP, TopicConfig(), TOPIC_ID, disk=disk, handles=HandleCache(disk, 10), directory=str(tmp_path), path=path,
-        now_ms=lambda: 1,
-    )  # fmt: skip
+    log = new_log(TP, TopicConfig(), TOPIC_ID, LogPlace(disk, HandleCache(disk, 10), str(tmp_path), path, lambda: 1))
     fill(log)
     yield log
     log.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.partition_log import PartitionLog
 from tests.support.logs import TOPIC_ID, TP, batch, config, make_log
 from tests.support.memory_disk import ManualClock, MemoryDisk
@@ -53,22 +54,11 @@ async def test_the_room_is_there_on_a_real_disk_until_a_roll_or_a_clean_stop(tmp
     settings = config(segment_bytes=SEGMENT, preallocate="true")
 
     def opened(*, is_new: bool) -> PartitionLog:
-        handles, now_ms = HandleCache(disk, 8), ManualClock().wall_ms
+        place = LogPlace(disk, HandleCache(disk, 8), str(tmp_path), str(path), ManualClock().wall_ms)
         if is_new:
             os.makedirs(path)
-            return new_log(
-                TP,
-                settings,
-                TOPIC_ID,
-                disk=disk,
-                handles=handles,
-                directory=str(tmp_path),
-                path=str(path),
-                now_ms=now_ms,
-            )
-        return load_log(
-            TP, settings, disk=disk, handles=handles, directory=str(tmp_path), path=str(path), now_ms=now_ms
-        )
+            return new_log(TP, settings, TOPIC_ID, place)
+        return load_log(TP, settings, place)
 
     first, second = path / f"{0:020d}.log", path / f"{1:020d}.log"
     log = opened(is_new=True)

@@ -16,6 +16,7 @@ from kafkalite.env.seams import File
 from kafkalite.errors import StorageError
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import new_log
+from kafkalite.log.local_log import LogPlace
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
@@ -74,11 +75,7 @@ def logs(disk: RealDisk, directory: Path, handles: HandleCache, count: int) -> l
             TopicPartition("t", number),
             TopicConfig(segment_bytes=2_048),
             TOPIC_ID,
-            disk=disk,
-            handles=handles,
-            directory=str(directory),
-            path=str(directory / f"t-{number}"),
-            now_ms=lambda: 1,
+            LogPlace(disk, handles, str(directory), str(directory / f"t-{number}"), lambda: 1),
         )
         for number in range(count)
     ]
