@@ -132,10 +132,10 @@ async def _once(cli: Invocation, request: StatusRequest) -> None:
 
 
 def _headline(answer: StatusResponse) -> str:
-    office = "no controller" if answer.controller_id < 0 else f"controller {answer.controller_id}"
+    controller = "no controller" if answer.controller_id < 0 else f"controller {answer.controller_id}"
     alive = sum(not broker.error for broker in answer.brokers)
     return (
-        f"cluster {answer.cluster_id}, {office} (epoch {answer.controller_epoch}), {alive} of {len(answer.brokers)} "
+        f"cluster {answer.cluster_id}, {controller} (epoch {answer.controller_epoch}), {alive} of {len(answer.brokers)} "
         f"brokers answer, {number_of(answer.topics_total, 'topic')}, {number_of(answer.partitions_total, 'partition')}, "
         f"{answer.partitions_offline:,} offline, {answer.partitions_troubled:,} not all in sync, "
         f"{number_of(answer.moves_total, 'move')}"

@@ -1,7 +1,7 @@
 """Self-healing of disks: asks the controller to remove offline replicas from the ISR, then recreates them (KIP-18).
 
 Requests go through /restart_partitions/req-N, one znode for all that is due at that moment, so that they survive any
-crash of the controller. A request whose outcome is unknown is made again: a second one does no harm.
+crash of the controller. A request whose outcome is unknown is repeated: a second one does no harm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = get_logger(__name__)
 #: Partitions of one request: a znode is far from its megabyte then.
 MAX_PARTITIONS = 2_000
 _RETRY_S = 0.2
-#: How often offline replicas are looked at: pauses that are over, disks that are back.
+#: Interval at which offline replicas are checked: pauses that are over, disks that are back.
 _LOOK_S = 1.0
 #: ZooKeeper's answer about logs that came back with a disk; then it is asked again at the next look.
 _CLASSIFY_TIMEOUT_S = 5.0

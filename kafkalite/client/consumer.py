@@ -174,7 +174,7 @@ class Consumer:
                 return records
             self._news.clear()
             try:
-                # Not longer than a moment: backoffs end without news.
+                # Not longer than a moment: backoffs end without an event.
                 async with asyncio.timeout(min(left, 0.1)):
                     await self._news.wait()
             except TimeoutError:

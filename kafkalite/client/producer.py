@@ -397,7 +397,7 @@ class Producer:
         self._client.refresh_soon()
         self._wake.set()
 
-    # --- telling -----------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------
 
     def _complete(self, completions: list[Completion]) -> None:
         if not completions:

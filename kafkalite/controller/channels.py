@@ -73,7 +73,7 @@ class Channels:
         hello: what our connections say of us.
         may_send: False while the session's lease has run out: a controller that may have a successor is silent.
         post: takes the events that answers cause.
-        on_stale: called when a broker knows a newer controller epoch (-1: it does not say which), or the command was for an earlier life of it.
+        on_stale: called when a broker knows a newer controller epoch (-1: it does not say which), or the command was for an earlier broker epoch.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Channels:
         self._awaited: list[tuple[dict[BrokerId, tuple[BrokerEpoch, int]], Callable[[], None]]] = []
 
     def open(self, broker: BrokerInfo) -> None:
-        """Start a sender for this life of the broker."""
+        """Start a sender for this incarnation of the broker."""
         self.close(broker.broker_id)
         channel = _Channel(broker, Refusals(broker.broker_id))
         self._channels[broker.broker_id] = channel

@@ -29,7 +29,7 @@ CallController = Callable[[Message, float], Awaitable[Message]]
 class ControllerClient:
     """Sends the controller ISR changes until it has answered, the newest per partition.
 
-    The change itself is durable in ZooKeeper already (invariant F7); the notice only makes the news travel. So a notice that
+    The change itself is durable in ZooKeeper already (invariant F7); the notice only announces it. So a notice that
     was superseded is dropped, and memory is bounded by the number of partitions led here.
     """
 
@@ -60,7 +60,7 @@ class ControllerClient:
                     if answer.error == ErrorCode.NONE:
                         continue
                     if answer.error == ErrorCode.STALE_BROKER_EPOCH:
-                        continue  # news of an earlier life of this node: the controller reads the states itself
+                        continue  # a notice of an earlier broker epoch: the controller reads the states itself
                 except (KafkaliteError, OSError, TimeoutError) as error:
                     _log.debug("isr_notice.not_delivered", error=repr(error), partitions=len(batch))
                 # A newer notice for the same partition, queued meanwhile, wins.

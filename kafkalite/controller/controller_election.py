@@ -118,7 +118,7 @@ class ControllerElection:
                 await self._connectivity.wait()
 
     async def _remove_earlier(self) -> bool:
-        """Remove the /controller of an earlier life of this node; False if there is none any more, or it changes hands."""
+        """Remove the /controller of an earlier session of this node; False if there is none any more, or it changes hands."""
         # Read first: a controller elected after this raises it, and then our transaction fails.
         _, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
         stat = await self._zk.exists(paths.CONTROLLER)
@@ -186,7 +186,7 @@ class ControllerElection:
             await self._changed.wait()
 
     async def give_up(self) -> None:
-        """Leave office: remove /controller if it is ours. Does nothing if the session cannot."""
+        """Resign: remove /controller if it is ours. Does nothing if the session cannot."""
         try:
             stat = await self._zk.exists(paths.CONTROLLER)
             if stat is not None and stat.ephemeral_owner == self._zk.session_id:

@@ -191,7 +191,7 @@ class ControllerFailureDetector:
             if found is not None:
                 info = broker_znodes.decode_broker(found[0]).info(controller_id, BrokerEpoch(found[1].czxid))
                 if info.rpc != endpoint:
-                    return  # another life of it, at another address
+                    return  # it has restarted, at another address
             await zk.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER, stat.version)])
         except NoNodeError:
             return  # it has left already: an election follows, unless all nodes are stopping

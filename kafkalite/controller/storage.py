@@ -410,7 +410,7 @@ class Storage(DeletionStorage):
     # --- requests ----------------------------------------------------------------------------------------------
 
     async def remove_admin_request(self, path: str, version: int) -> None:
-        """Remove the request; one that was written again, or made again, meanwhile stays, and its watch has fired."""
+        """Remove the request; one that was written again, or created again, meanwhile stays, and its watch has fired."""
         made: int | None = None
         for _ in range(REMOVE_ATTEMPTS):
             stat = await self.read(lambda: self._zk.exists(path))

@@ -120,7 +120,7 @@ async def _outcome(future: asyncio.Future[Any] | CoordinatorError) -> Any:
 
 
 def pass_over(future: asyncio.Future[Any]) -> None:
-    """Nobody waits for this one: its error is no news."""
+    """Nobody waits for this one: its error is not reported."""
     if not future.cancelled():
         future.exception()
 

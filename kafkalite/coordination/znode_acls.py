@@ -36,7 +36,7 @@ ROOTS = (
     paths.RESTART_PARTITIONS,
     "/brokers",
 )
-#: What is made again and again is below these.
+#: Znodes that are created again and again are below these.
 _OFTEN_MADE = (
     paths.BROKER_IDS,
     paths.CONFIG_CHANGES,

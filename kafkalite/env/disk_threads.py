@@ -45,7 +45,7 @@ class Workers:
         self._under_way = 0
         #: An OSError came out of one of them.
         self.has_failed = False
-        #: The disk was given up while it hung, and another life of it has begun since.
+        #: The disk was given up while it hung, and has been taken into service again since.
         self.is_left_behind = False
         #: Threads within an operation that changes the disk.
         self.changing = 0

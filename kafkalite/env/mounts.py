@@ -27,5 +27,5 @@ def mount_id(path: str) -> str:
 
 
 def mount_of(path: str) -> tuple[int, str]:
-    """What tells the file system at `path` from one that is mounted there at another time. Raises OSError."""
+    """What distinguishes the file system at `path` from one that is mounted there at another time. Raises OSError."""
     return os.stat(path).st_dev, mount_id(path)

@@ -216,7 +216,7 @@ class Overview:
     async def _describe(
         self, wanted: dict[BrokerId, list[tuple[str, int]]]
     ) -> dict[BrokerId, DescribeReplicasResponse]:
-        """All at once; who does not answer is left out."""
+        """All at once; a node that does not answer is left out."""
         questions = {
             # The topics are for nodes that do not know of the partitions yet.
             node: DescribeReplicasRequest(tuple(sorted({topic for topic, _ in partitions})), tuple(partitions))

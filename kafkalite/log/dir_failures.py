@@ -117,7 +117,7 @@ class DirFailures:
     def take_failed_away(self, topic_partition: TopicPartition, suffix: str, delay_ms: int = 0) -> TopicId | None:
         """Rename the failed log's directory; returns the id of its topic, None if there is no such log.
 
-        The replica is about to be made again, or its partition is deleted, by a command. Raises StorageError.
+        The replica is about to be recreated, or its partition is deleted, by a command. Raises StorageError.
         """
         failed = self._pool.failed(topic_partition)
         if failed is None:

@@ -40,7 +40,7 @@ class UncertainEnds:
         self.older: set[TopicPartition] = set()
         #: Those of them that were made while a directory was offline which may have more: this node does not know how far its logs go.
         self.remade: set[TopicPartition] = set()
-        #: As in the file: 1 for an older copy, 2 for one that was made again. None: the list of an earlier process cannot be read, and any log may have been in it.
+        #: As in the file: 1 for an older copy, 2 for one that was recreated. None: the list of an earlier process cannot be read, and any log may have been in it.
         self._saved: Mapping[TopicPartition, int] | None = {}
         #: The host may have been without power, or the file system unmounted, since the directory was last in use; and there is no marker
         #: of a clean stop.

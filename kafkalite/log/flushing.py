@@ -169,7 +169,7 @@ class Flusher:
         finally:
             local.handles.unpin(file)
         # Segments below the recovery point are not scanned again, so their indexes must be as durable. Those of the
-        # active segment are made again from its batches, but for the transactions that were aborted in it: it may roll
+        # active segment are rebuilt from its batches, but for the transactions that were aborted in it: it may roll
         # exactly here.
         if is_closed:
             await self._sync_indexes(segment)

@@ -163,7 +163,7 @@ class LogPool:
         return path in self.dirs and not self.dirs[path].online
 
     def may_have_more(self, topic_partition: TopicPartition) -> bool:
-        """Whether a directory that is offline may have more than the log that is in service: that was made again while it was away, and has not
+        """Whether a directory that is offline may have more than the log that is in service: that was recreated while it was away, and has not
         caught up with a leader since."""
         log = self.logs.get(topic_partition)
         if log is None or all(log_dir.online for log_dir in self.dirs.values()):

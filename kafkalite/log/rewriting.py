@@ -1,6 +1,6 @@
 """What stays of each batch in a pass of compaction, and the batch that is written in its place. No I/O.
 
-A batch may stand for much more than it takes: one that does is looked through, and made again, in pieces (ADR 60).
+A batch may stand for much more than it takes: one that does is read, and built again, in pieces (ADR 60).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from kafkalite.log.segment_memory import TAIL_BATCHES, SoundRange, Tail
 from kafkalite.log.transaction_index import TransactionIndex, shorten
 from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
 
-#: Bytes of records for each entry of an index that is made again.
+#: Bytes of records for each entry of an index that is rebuilt.
 _REBUILT_INTERVAL = 4096
 
 
@@ -303,7 +303,7 @@ class Segment:
             return
         times = self._time_index()
         if self.max_timestamp is not None:
-            return  # the index had to be made again
+            return  # the index had to be rebuilt
         largest, offset, start = -1, -1, 0
         if times.timestamps:
             largest, offset = times.timestamps[-1], self.base_offset + times.offsets[-1]

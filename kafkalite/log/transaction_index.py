@@ -52,7 +52,7 @@ class TransactionIndex:
         return True
 
     def settle(self) -> None:
-        """The entries were made again from the batches: the file has the same ones when this returns. Raises OSError.
+        """The entries were rebuilt from the batches: the file has the same ones when this returns. Raises OSError.
 
         It is written at once and durably, or stays as it is: a start that does not check the segment again trusts it.
         """
@@ -69,7 +69,7 @@ class TransactionIndex:
             return b""
 
     def reset(self) -> None:
-        """The index is to be made again from the batches; the file stays until it is saved."""
+        """The index is to be rebuilt from the batches; the file stays until it is saved."""
         self._entries, self.saved, self._synced = [], 0, 0
 
     def truncate(self, next_offset: int) -> None:

@@ -47,7 +47,7 @@ def is_alone(partition: Partition, *, at_ms: int, within_ms: int) -> bool:
     """Whether no other member of the ISR has fetched for this time: the leader may be cut off, and one of them lead.
 
     With a lease, too: the controller replaces the leaders of a broker that does not answer its heartbeats before the broker's session
-    ends. Who has just begun to lead, or is the whole ISR, is not alone.
+    ends. A leader that has just begun, or is the whole ISR, is not alone.
     """
     leader = partition.leader
     assert leader is not None

@@ -191,7 +191,7 @@ class FetchEntry:
             fetch.schedule()
 
     def on_news(self) -> None:
-        """Its log starts elsewhere: that is news, but no long poll ends for it."""
+        """Its log starts elsewhere: the next response says so, but no long poll ends for it."""
         self.fetch.ready[self] = None
 
     def on_change(self) -> None:
@@ -309,7 +309,7 @@ class ClientFetch(Waiting):
                 entry.drop_records()
 
     def due(self) -> Collection[FetchEntry]:
-        """The entries of the next answer: all of them, or a session's news."""
+        """The entries of the next answer: all of them, or those that have changed for the session."""
         if not self.is_session or self.lists_all:
             return self.entries.values()
         return self._news()

@@ -123,11 +123,11 @@ class Commands:
         return self.queue.place(take)
 
     def fence(self, controller_epoch: ControllerEpoch, broker_epoch: BrokerEpoch) -> ErrorCode:
-        """Whether a request comes from a controller of the past, or was meant for an earlier life of this broker."""
+        """Whether a request comes from a controller of the past, or was meant for an earlier incarnation of this broker."""
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         own = self._identity()[1]
-        # Not registered yet: commands to this broker are for the life whose registration is still there. That one may
+        # Not registered yet: commands to this broker are for the incarnation whose registration is still there. That one may
         # have had more records.
         if own == NO_BROKER_EPOCH or broker_epoch < own:
             return ErrorCode.STALE_BROKER_EPOCH
@@ -260,7 +260,7 @@ class Commands:
             ]
         self._fetchers.drop_idle()
         _log.info("replica.stopped", cause=request.cause, partitions=len(request.partitions), refused=len(refusals))
-        # Not only what was there last: an earlier copy may be on a disk that has failed since, and so was made again elsewhere.
+        # Not only what was there last: an earlier copy may be on a disk that has failed since, and so was recreated elsewhere.
         away = [
             (each.topic, each.partition)
             for each in request.partitions

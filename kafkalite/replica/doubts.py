@@ -30,7 +30,7 @@ def must_refuse(partition: Partition, state: PartitionState) -> bool:
 
 def may_be_older(log: PartitionLog, state: PartitionState) -> bool:
     """Whether the log of a replica that is in sync or eligible may be an older copy, where another disk may have a newer one: its own disk
-    was away for a while, and the replica was made again on the other. That took a new leader epoch, so this one has no record of it. And
+    was away for a while, and the replica was recreated on the other. That took a new leader epoch, so this one has no record of it. And
     its disk was away when the node stopped, or it would have been set aside."""
     return not log.clean_start and log.extent[0] < state.leader_epoch and len(state.replicas) > 1
 

@@ -75,7 +75,7 @@ class MetadataCache:
         for state in request.partitions:
             partitions = self._topics.setdefault(state.topic, {})
             known = partitions.get(state.partition)
-            if known is not None and known.topic_id != state.topic_id:  # deleted and made again (invariant F18)
+            if known is not None and known.topic_id != state.topic_id:  # deleted and created again (invariant F18)
                 self._names.pop(known.topic_id, None)
                 partitions.clear()
             partitions[state.partition] = state

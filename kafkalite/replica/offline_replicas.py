@@ -1,7 +1,7 @@
 """Replicas that are offline, and when one may be recreated on another disk of this node (KIP-18, invariant F28).
 
 An empty replica must never count as in sync. So the controller takes the replica out of the ISR first, in a new leader
-epoch; only a command of that epoch, or of a later one, lets it begin again, as a follower that catches up.
+epoch; only a command of that epoch, or of a later one, lets it restart, as a follower that catches up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoch) -> str:
-    """Why a replica must not begin again, empty, under `state`; "" if it may. Pure.
+    """Why a replica must not restart empty under `state`; "" if it may. Pure.
 
     Args:
         own_epoch: the last leader epoch whose command this replica carried out. Under that epoch its leader may have
@@ -71,7 +71,7 @@ class OfflineReplicas:
         self.commanded.pop(key, None)
 
     def refusal(self, partition: Partition, state: PartitionState) -> str:
-        """Why the offline replica cannot begin again now under `state`; "" if it can."""
+        """Why the offline replica cannot restart now under `state`; "" if it can."""
         log = self._logs.get(partition.topic_partition)
         if log is partition.log:
             return f"{log.directory} is being checked"
@@ -132,7 +132,7 @@ class OfflineReplicas:
         """For a replica without a log here: whether that log is likely to be on a disk that is offline.
 
         Kafka's rule: a replica that is not new is missing, and a directory is dead; or, which Kafka does not see, was
-        replaced by an empty one. Outside the ISR it may begin again; but not while nobody leads, where the log on a disk that can come
+        replaced by an empty one. Outside the ISR it may restart empty; but not while nobody leads, where the log on a disk that can come
         back may be the most complete one.
         """
         offline = self._logs.pool.offline_partitions.get(key)

@@ -80,7 +80,7 @@ class ReplicaFetchHandler:
     def fetch(self, request: ReplicaFetchRequest, done: ReplicaFetchDone) -> None:
         """Call `done` once: at once if there is something to return, or after max_wait_ms."""
         if self._metadata.broker_epochs.get(request.replica_id, NO_BROKER_EPOCH) > request.broker_epoch:
-            done(_failed(ErrorCode.STALE_BROKER_EPOCH), [])  # an earlier life of that broker (invariant F15)
+            done(_failed(ErrorCode.STALE_BROKER_EPOCH), [])  # an earlier incarnation of that broker (invariant F15)
             return
         now_ms = self._hosted.now_ms()
         if request.session_id == 0:

@@ -26,7 +26,7 @@ from kafkalite.security.acl_rules import AclRules, Entries, in_order
 from kafkalite.security.addresses import canonical
 from kafkalite.security.principal import Principal
 
-#: Decisions kept, and bytes of their names with what each costs beside; with more, all are forgotten and made again.
+#: Decisions kept, and bytes of their names with what each costs beside; with more, all are forgotten.
 MAX_DECISIONS = 20_000
 MAX_DECISION_BYTES = 8 * 2**20
 #: A decision about a name that takes more memory than this (bytes) is not kept: names are the client's choice.
@@ -84,7 +84,7 @@ class Authorizer:
     # --- rules ---
 
     def put(self, pattern: Pattern, entries: Iterable[AclEntry] | None) -> bool:
-        """Replace a pattern's entries (none: the pattern goes; None: they cannot be read). Whether that is news."""
+        """Replace a pattern's entries (none: the pattern goes; None: they cannot be read). Returns whether that changes anything."""
         is_readable = entries is not None
         found = frozenset(entries) if entries is not None else DENY_ALL
         if self._rules.entries(pattern) == found and is_readable == (pattern not in self._unreadable):

@@ -117,7 +117,7 @@ class Logins:
         self._remembered: dict[str, tuple[Evidence, bytes]] = {}
 
     def owner(self, login: HttpLogin) -> str | None:
-        """Whose token it is; None: nobody's. Every token is looked at, whichever fits."""
+        """The owner of the token; None: it is no token. Every token is compared, whichever fits."""
         found = None
         if self._tokens is not None:
             given = hashlib.sha256(login.secret.encode()).digest()

@@ -173,7 +173,7 @@ ADVICE = {
     ),
     "partition.under_replicated": Advice(
         "the missing replicas fetch from the leader and join the ISR when they have caught up",
-        "if it does not go away: look at the broker that is not in sync (is it alive, its disk, its network), or move "
+        "if it does not go away: check the broker that is not in sync (is it alive, its disk, its network), or move "
         "the replica elsewhere: `admin reassign`",
     ),
     "descriptors.short": Advice(
@@ -197,5 +197,5 @@ def advice(what: str) -> Advice:
 
 
 def severity(what: str) -> tuple[int, str]:
-    """A sort key: what should be looked at first comes first."""
+    """A sort key: the most urgent comes first."""
     return _ORDER.get(what, len(_ORDER)), what

@@ -32,7 +32,8 @@ BANNED = {
     r"\b(?:unseat|depose)[sd]?\b": "replace, resign",
     r"\b(?:take|takes|took|taken|in|of|leave|leaves) office\b": "is elected; is the controller; resigns",
     r"\bstrangers?\b": "unauthenticated peer",
-    r"\bmade again, empty\b": "recreated empty",
+    r"\bmade again\b": "recreated; rebuilt; repeated",
+    r"\b(?:earlier|another|this) life of\b": "incarnation; broker epoch",
     r"\bmilliards?\b": "billions",
 }
 _RULES = [(re.compile(pattern), instead) for pattern, instead in BANNED.items()]

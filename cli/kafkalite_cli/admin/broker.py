@@ -34,7 +34,7 @@ from kafkalite_cli.output import (
 )
 from kafkalite_cli.parameters import MAX_LONG, Whole
 
-#: Interval at which a drain is looked at.
+#: Interval at which a drain is checked.
 _WATCH_S = 1.0
 #: Moves that a cancelled drain has begun are called off for at most this time.
 _CANCEL_S = 30.0

@@ -16,7 +16,7 @@ from kafkalite.protocol import wire
 from kafkalite_cli.output import Invocation, Output, client_options, run_async, run_watch
 from kafkalite_cli.parameters import Real, parse_brokers
 
-#: Interval at which the cluster is looked at.
+#: Interval at which the cluster is checked.
 _LOOK_S = 0.5
 #: A wait that takes longer is mentioned.
 _NOTE_S = 5.0

@@ -94,7 +94,7 @@ class GroupReading:
 
         async def commit() -> bool:
             """How far each partition is read and printed. Also where nothing was there to read: a group that begins at the end would miss
-            what comes before it begins again. False: the group has moved on."""
+            what comes before its next start. False: the group has moved on."""
             waiting = {place.key: place.next_offset - 1 for place in reversed(places)}
             reached = {key: waiting.get(key, consumer.position(key)) for key in keys}
             moved = {key: at for key, at in reached.items() if at is not None and at != committed.get(key)}

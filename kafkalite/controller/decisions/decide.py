@@ -54,10 +54,10 @@ def decide(state: ControllerState, event: Event) -> Decision:
 
     Args:
         state: as the last decision left it.
-        event: news with a full snapshot, or the outcome of an earlier effect.
+        event: a full snapshot of what has changed, or the outcome of an earlier effect.
     Returns:
         The next state, and effects to be performed in their order. Each effect that ends as an event (reads, writes,
-        Post) has that event, and all that follows from it, handled before the next one's and before any news.
+        Post) has that event, and all that follows from it, handled before the next one's and before any change from outside.
     """
     match event:
         case ClusterRead():

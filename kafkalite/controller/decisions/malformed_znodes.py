@@ -9,7 +9,7 @@ from kafkalite.controller.decisions.state import ControllerState
 
 
 def record_malformed(state: ControllerState, path: str, reason: str | None) -> tuple[ControllerState, list[Effect]]:
-    """Remember, or forget, that a znode holds what does not belong there; a note when it is news."""
+    """Remember, or forget, that a znode holds what does not belong there; a note the first time."""
     if state.malformed.get(path) == reason:
         return state, []
     malformed = {each: why for each, why in state.malformed.items() if each != path}

@@ -1,7 +1,7 @@
 """Replicas on dead disks (KIP-18): out of the ISR and out of the lead, as if their broker were dead for those partitions.
 
 A broker asks through /restart_partitions/req-N. Each request ends in a new leader epoch in which the broker is not in
-the ISR: what it needs to begin again, empty (invariant F28). A broker also says so when it refuses a command with
+the ISR: what it needs to restart empty (invariant F28). A broker also says so when it refuses a command with
 KAFKA_STORAGE_ERROR, which is how a new controller learns. Pure.
 """
 
@@ -20,7 +20,7 @@ from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
 
 
 def on_restarts_requested(state: ControllerState, event: RestartsRequested) -> Decision:
-    """All requests that wait, at once. Requests of an earlier life of their broker are void: its death was handled."""
+    """All requests that wait, at once. Requests of an earlier broker epoch are void: its death was handled."""
     effects: list[Effect] = []
     known = {path for path in state.malformed if path.startswith(f"{paths.RESTART_PARTITIONS}/")}
     for path in sorted(known | event.malformed.keys()):

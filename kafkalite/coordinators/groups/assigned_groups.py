@@ -224,7 +224,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
         self._work(entry)
 
     def give_time(self, entry: GroupEntry) -> None:
-        """Nobody could be heard: what members have to do in a certain time begins again."""
+        """No member could be heard: each has its whole time again for what it has to do."""
         group, now = self._need(entry), self._now()
         for member in group.members.values():
             times = group.expect(member.member_id)

@@ -49,7 +49,7 @@ def may_join(
 
     Its log must reach the high watermark and the start of the leader's epoch (invariants C10 and F9: below that start it may
     lack records which an earlier leader committed), it must be fetching, and its fetches must come from the
-    life of the broker that is registered now (invariants F15 and F16).
+    incarnation of the broker that is registered now (invariants F15 and F16).
     """
     follower = leader.followers.get(replica_id)
     if follower is None or replica_id in leader.maximal_isr:

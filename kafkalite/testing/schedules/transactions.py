@@ -72,7 +72,7 @@ class TransactionLoad:
                 time.sleep(_PAUSE_S)
 
     def _attempt(self, client: TransactionalClient, number: int) -> bool:
-        """Whether it is decided, and how. An attempt without a known end is made again, as Spark does."""
+        """Whether it is decided, and how. An attempt without a known end is repeated, as Spark does."""
         version = GroupVersion(_GROUP, "load", number)
         members = []
         try:

@@ -325,7 +325,7 @@ class SharedPartition:
         self._advance()
 
     def log_starts_at(self, offset: Offset) -> bool:
-        """Records below were deleted. Whether that is news."""
+        """Records below were deleted. Returns whether that changes anything."""
         if offset <= self._runs.start:
             return False
         self._open -= sum(
@@ -339,7 +339,7 @@ class SharedPartition:
         return True
 
     def log_ends_at(self, offset: Offset) -> bool:
-        """The log ends before what was delivered: a leader without all committed records was elected. Whether that is news."""
+        """The log ends before what was delivered: a leader without all committed records was elected. Returns whether that changes anything."""
         if offset >= self._runs.end:
             return False
         dropped = list(self._runs.peek(offset, self._runs.end))

@@ -68,7 +68,7 @@ function table(id, columns, rows, empty) {
   const top = el("thead");
   top.append(head);
   const box = typeof id === "string" ? $(id) : id;
-  // A table that is the same is left alone: who has focused or marked something in it keeps that. So is one in which a button is pressed:
+  // A table that is the same is left alone: what a user has focused or marked in it stays so. So is one in which a button is pressed:
   // the click would go to a button that is no longer there.
   const made = el("table");
   made.append(top, body);

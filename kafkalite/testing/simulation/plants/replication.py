@@ -208,7 +208,7 @@ def refused_for_good(patch: Patch) -> None:
 
 
 def remembers_replicas_outside(patch: Patch) -> None:
-    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been made again since; and those do
+    """A leader that goes on in a new epoch still knows the ends of replicas outside of the ISR, which may have been recreated since; and those do
     not doubt that they have everything, though their log was missing when their node started, or its disk is offline."""
     made = leader.new_leader
 

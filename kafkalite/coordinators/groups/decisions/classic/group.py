@@ -204,7 +204,7 @@ class Group(Joining):
         return effects
 
     def give_time(self, now: int) -> None:
-        """Nobody could be heard: what members have to do in a certain time begins again."""
+        """No member could be heard: each has its whole time again for what it has to do."""
         for member in self.members.values():
             self._touch(member, now)
         if self.join_deadline_ms and self.initial_delay_left_ms is None:
