@@ -43,6 +43,13 @@ class GroupTopics:
             found[topic.topic] = made[1]
         return found
 
+    def existing(self) -> frozenset[str]:
+        """The names of all topics."""
+        names = frozenset(topic.topic for topic in self._services.metadata(None).topics)
+        for gone in self._known.keys() - names:
+            del self._known[gone]
+        return names
+
     def names(self) -> list[str]:
         """All topics but the cluster's own."""
         return sorted(

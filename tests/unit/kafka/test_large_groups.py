@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.subscription import subscribed
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 
@@ -77,3 +78,36 @@ async def test_a_consumer_group_is_described_in_steps(broker: Broker, monkeypatc
     [group] = (await client.ask(wire.ConsumerGroupDescribeRequest(["g"]), 1)).groups
     assert sorted(each.member_id for each in group.members) == [f"m{number:02}" for number in range(30)]
     assert len(turns) >= 3
+
+
+async def test_topics_of_many_members_are_looked_through_in_steps() -> None:
+    """300 members with 9,900 names each held the loop for more than a second with each new target, and with each description."""
+    existing = frozenset({"a", "b", "c"})
+    lists = [
+        ["a", "x"],
+        ["b"],
+        *([f"{number}-{other}" for other in range(600)] for number in range(10)),
+        ["c"],
+        ["c", "y"],
+    ]
+    steps = subscribed(lists, existing)
+    turns = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert end.value == existing
+            break
+        turns += 1
+    assert turns >= 5
+
+
+async def test_topics_that_appear_and_go_are_forgotten(broker: Broker) -> None:
+    await broker.create("t")
+    topics = broker.side.groups.topics
+    assert topics.existing() >= {"t"} and set(topics.lookup(topics.existing())) >= {"t"}
+    client = await broker.client()
+    request = wire.DeleteTopicsRequest
+    answer = await client.ask(request([request.DeleteTopicState("t")], timeout_ms=1_000), 6)
+    assert not answer.responses[0].error_code
+    assert "t" not in topics.existing() and "t" not in topics._known

@@ -20,6 +20,7 @@ from kafkalite.coordinators.groups.decisions.members import (
     RegexTopics,
     ResolvedRegex,
 )
+from kafkalite.coordinators.groups.decisions.subscription import NAMES_AT_ONCE, subscribed
 from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, Matching
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.settings import int_setting
@@ -31,8 +32,8 @@ from kafkalite.env.turns import result_of
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
 
-#: Members that are prepared for the assignor between two yields.
-_PIECE = 250
+#: What it costs to prepare a member for the assignor, in names that it subscribes to.
+_MEMBER_COST = 4
 
 
 class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
@@ -67,7 +68,9 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
         if not is_current():
             return
         # The target is for this epoch: members that come while others are served may subscribe to other topics.
-        topics, epoch = self._topics.lookup(group.subscribed_topics()), group.epoch
+        epoch = group.epoch
+        lists = [group.topics_of(member.topics, member.regex) for member in group.members.values()]
+        topics = self._topics.lookup(await result_of(subscribed(lists, self._topics.existing())))
         runtime.topics_version, runtime.compared_ms = version, self._now()
         await asyncio.sleep(0)
         found = metadata_hash(topics)
@@ -158,18 +161,20 @@ async def _members(group: ConsumerGroup, by_name: dict[str, TopicId]) -> tuple[A
     """All members in the order of their ranks; those that subscribe alike share one set."""
     sets: dict[tuple[tuple[str, ...], str], frozenset[TopicId]] = {}
     found: list[AssignedMember] = []
-    members = iter(list(group.members.values()))
-    while piece := list(islice(members, _PIECE)):
-        for member in piece:
-            key = (member.topics, member.regex)
-            topics = sets.get(key)
-            if topics is None:
-                names = group.topics_of(member.topics, member.regex)
-                topics = sets[key] = frozenset(by_name[name] for name in names if name in by_name)
-            found.append(
-                AssignedMember(
-                    member.member_id, member.instance_id, member.rack_id, topics, group.target_of(member.member_id)
-                )
+    size = 0
+    for member in list(group.members.values()):
+        key = (member.topics, member.regex)
+        topics = sets.get(key)
+        if topics is None:
+            names = group.topics_of(member.topics, member.regex)
+            topics = sets[key] = frozenset(by_name[name] for name in by_name.keys() & names)
+        found.append(
+            AssignedMember(
+                member.member_id, member.instance_id, member.rack_id, topics, group.target_of(member.member_id)
             )
-        await asyncio.sleep(0)
+        )
+        size += _MEMBER_COST + len(member.topics)
+        if size >= NAMES_AT_ONCE:
+            size = 0
+            await asyncio.sleep(0)
     return tuple(sorted(found, key=lambda each: each.rank))

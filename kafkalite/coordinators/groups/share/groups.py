@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+from kafkalite.coordinators.groups.decisions.assignment import AssignedTopic
 from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH, CurrentAssignment
 from kafkalite.coordinators.groups.decisions.share import heartbeats as rules
 from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
+from kafkalite.coordinators.groups.decisions.subscription import subscribed
 from kafkalite.coordinators.groups.partition import GroupEntry
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.settings import int_setting
@@ -103,7 +105,7 @@ class ShareGroups:
             try:
                 runtime.topics_version, runtime.compared_ms = version, self._now()
                 before = group.target_epoch
-                topics = self._topics.lookup(group.subscribed_topics())
+                topics = await self._subscribed(entry, group)
                 self._group_log.write(entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
                 records = await result_of(rules.new_target(group, topics, self._services.clock.wall_ms()))
                 self._group_log.check_current(entry, group)
@@ -114,6 +116,15 @@ class ShareGroups:
             finally:
                 runtime.is_assigning = False
         self._states.work(entry, group)
+
+    async def _subscribed(self, entry: GroupEntry, group: ShareGroup) -> Mapping[str, AssignedTopic]:
+        """The topics of the group's epoch as it is when this returns. Raises ApiError: another node coordinates the group."""
+        while True:
+            epoch, lists = group.epoch, [member.topics for member in group.members.values()]
+            names = await result_of(subscribed(lists, self._topics.existing()))
+            self._group_log.check_current(entry, group)
+            if group.epoch == epoch:
+                return self._topics.lookup(names)
 
     # --- time ---
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from kafkalite.coordinators.groups.consumer.groups import HeartbeatAnswer
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.consumer import heartbeats
-from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
-from kafkalite.coordinators.groups.decisions.members import ConsumerMember
+from kafkalite.coordinators.groups.decisions.members import Assignment, ConsumerMember
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
@@ -86,23 +86,26 @@ class ConsumerGroupHandlers:
                 what = "not found" if entry is None else "is not a consumer group"
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
             group = entry.consumer
-            members = list(group.members.values())
-            held = [each for m in members for each in (m.assigned, m.revoking, group.target_of(m.member_id))]
-            check_visible(self._access, request, group.subscribed_topics() | still_assigned(held, self._groups.topics))
+            # What is shown is what was checked: there are turns of the loop in between.
+            members = [(each, group.target_of(each.member_id)) for each in group.members.values()]
+            held = [each for m, target in members for each in (m.assigned, m.revoking, target)]
+            subscribed = (group.topics_of(m.topics, m.regex) for m, _ in members)
+            topics = chain(subscribed, [still_assigned(held, self._groups.topics)])
+            yield from check_visible(self._access, request, topics)
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
         shown: list[wire.ConsumerGroupDescribeResponse.Member] = []
         assignor = group.assignor(self._services.config.group_consumer_assignors)
         answer = described(0, None, group_id, group.state.value, group.epoch, group.target_epoch, assignor, shown)
-        for number, member in enumerate(members, 1):
+        for number, (member, target) in enumerate(members, 1):
             if not number % _MEMBERS_AT_ONCE:
                 yield
-            shown.append(self._member(group, member))
+            shown.append(self._member(member, target))
         if with_operations:
             answer.authorized_operations = self._access.authorized_operations(request, ResourceType.GROUP, group_id)
         return answer
 
-    def _member(self, group: ConsumerGroup, member: ConsumerMember) -> wire.ConsumerGroupDescribeResponse.Member:
+    def _member(self, member: ConsumerMember, target: Assignment) -> wire.ConsumerGroupDescribeResponse.Member:
         response = wire.ConsumerGroupDescribeResponse
         assigned = {  # with what it has still to give up, as in Kafka: nobody else has it
             topic_id: frozenset(member.assigned.get(topic_id, {})) | frozenset(member.revoking.get(topic_id, {}))
@@ -119,10 +122,7 @@ class ConsumerGroupHandlers:
             member.regex,
             response.Assignment([response.TopicPartitions(*each) for each in named(assigned, self._groups.topics)]),
             response.TargetAssignment(
-                [
-                    response.TargetTopicPartitions(*each)
-                    for each in named(group.target_of(member.member_id), self._groups.topics)
-                ]
+                [response.TargetTopicPartitions(*each) for each in named(target, self._groups.topics)]
             ),
             _CONSUMER if member.classic is None else _CLASSIC,
         )

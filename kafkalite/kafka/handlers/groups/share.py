@@ -17,6 +17,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
 from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps
 from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.structs import ZERO_UUID
@@ -80,28 +81,35 @@ class ShareGroupHandlers:
             )
         return response(0, 0, None, answer.member_id, answer.epoch, answer.heartbeat_interval_ms, assignment)
 
-    def describe(self, request: Request, message: wire.ShareGroupDescribeRequest) -> wire.ShareGroupDescribeResponse:
+    def describe(
+        self, request: Request, message: wire.ShareGroupDescribeRequest
+    ) -> Steps[wire.ShareGroupDescribeResponse]:
         self._check_feature()
-        return wire.ShareGroupDescribeResponse(
-            groups=[
-                self._described(request, group_id, with_operations=message.include_authorized_operations)
-                for group_id in dict.fromkeys(message.group_ids)
-            ]
-        )
+        groups = []
+        for group_id in dict.fromkeys(message.group_ids):
+            groups.append(
+                (yield from self._described(request, group_id, with_operations=message.include_authorized_operations))
+            )
+        return wire.ShareGroupDescribeResponse(groups=groups)
 
     def _described(
         self, request: Request, group_id: str, *, with_operations: bool
-    ) -> wire.ShareGroupDescribeResponse.DescribedGroup:
+    ) -> Steps[wire.ShareGroupDescribeResponse.DescribedGroup]:
         described = wire.ShareGroupDescribeResponse.DescribedGroup
         try:
             if group_id in request.denied.keys:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             group = self._share_group(group_id)
-            held = [member.assigned for member in group.members.values()]
-            check_visible(self._access, request, group.subscribed_topics() | still_assigned(held, self._groups.topics))
+            # What is shown is what was checked: there are turns of the loop in between.
+            known = list(group.members.values())
+            assigned = still_assigned([member.assigned for member in known], self._groups.topics)
+            yield from check_visible(self._access, request, [*(member.topics for member in known), assigned])
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
-        members = [self._member(member) for member in group.members.values()]
+        members = []
+        for member in known:
+            members.append(self._member(member))
+            yield
         answer = described(0, None, group_id, group.state.value, group.epoch, group.target_epoch, _ASSIGNOR, members)
         if with_operations:
             answer.authorized_operations = self._access.authorized_operations(request, ResourceType.GROUP, group_id)

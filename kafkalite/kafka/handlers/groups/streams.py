@@ -23,6 +23,7 @@ from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.handlers.groups.described_topics import check_visible
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps
 from kafkalite.model import INTERNAL_TOPICS
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
@@ -110,14 +111,15 @@ class StreamsGroupHandlers:
 
     def describe(
         self, request: Request, message: wire.StreamsGroupDescribeRequest
-    ) -> wire.StreamsGroupDescribeResponse:
-        return wire.StreamsGroupDescribeResponse(
-            groups=[self._described(request, group_id, message) for group_id in dict.fromkeys(message.group_ids)]
-        )
+    ) -> Steps[wire.StreamsGroupDescribeResponse]:
+        groups = []
+        for group_id in dict.fromkeys(message.group_ids):
+            groups.append((yield from self._described(request, group_id, message)))
+        return wire.StreamsGroupDescribeResponse(groups=groups)
 
     def _described(
         self, request: Request, group_id: str, message: wire.StreamsGroupDescribeRequest
-    ) -> wire.StreamsGroupDescribeResponse.DescribedGroup:
+    ) -> Steps[wire.StreamsGroupDescribeResponse.DescribedGroup]:
         described = wire.StreamsGroupDescribeResponse.DescribedGroup
         try:
             if group_id in request.denied.keys:
@@ -128,7 +130,7 @@ class StreamsGroupHandlers:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
             group = entry.streams
             named = group.topology.named_topics() if group.topology is not None else ()
-            check_visible(self._access, request, named)
+            yield from check_visible(self._access, request, [named])
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
         answer = described(

@@ -10,7 +10,7 @@ DEAD          deleted, or unloaded
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from enum import Enum
 
@@ -157,7 +157,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
             topics.update(self.topics_of(*each))
         return topics
 
-    def topics_of(self, topics: Sequence[str], regex: str) -> Iterable[str]:
+    def topics_of(self, topics: Sequence[str], regex: str) -> Collection[str]:
         """What one member subscribes to."""
         resolved = self.regexes.get(regex) if regex else None
         return topics if resolved is None else {*topics, *resolved.topics}

@@ -134,10 +134,6 @@ class ShareGroup(TargetedGroup[ShareMember, Assignment]):
             return ShareGroupState.DEAD
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
-    def subscribed_topics(self) -> set[str]:
-        """The names of all topics that members subscribe to."""
-        return {topic for topics in {member.topics for member in self.members.values()} for topic in topics}
-
     def next_deadline(self) -> int | None:
         """When the group must be asked for `overdue` at the latest; None: never."""
         return min(self.deadlines.values(), default=None)
