@@ -262,6 +262,7 @@ class Group(Joining):
         self.protocol, self.generation, self.leader = protocol, generation, leader
         self.members = {member.member_id: member for member in members}
         self.supporters.clear()
+        self.protocol_bytes = 0
         for member in members:
             self._count_protocols(member, 1)
         self.static_members = {

@@ -28,6 +28,8 @@ class Joining(Rebalancing):
             return [refuse_join(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
         if not self._supports(request):
             return [refuse_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
+        if not self._has_room(request):
+            return [refuse_join(request, ErrorCode.GROUP_MAX_SIZE_REACHED)]
         if not request.member_id:
             return self._join_unknown(request, now)
         return self._join_known(request, now)

@@ -18,6 +18,9 @@ from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroup
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 
+#: What the protocols of all members of a group may take, in bytes. Its leader gets the metadata of all in one response, and they are stored in one
+#: record, which is much smaller as a rule (max.message.bytes of __consumer_offsets).
+MAX_PROTOCOL_BYTES = 16 * 2**20
 #: Protocols that a member may name. Kafka knows no limit; Java's clients name three at most, and each costs the coordinator time.
 MAX_PROTOCOLS = 100
 
@@ -36,6 +39,8 @@ class Rebalancing:
     members: dict[str, ClassicGroupMember] = field(default_factory=dict)
     #: Protocol -> how many members have it. Looked up in the members, one JoinGroup with thousands of names held the loop for seconds.
     supporters: Counter[str] = field(default_factory=Counter)
+    #: What the members' protocols take, with their metadata.
+    protocol_bytes: int = 0
     #: Instance id -> member id.
     static_members: dict[str, str] = field(default_factory=dict)
     #: Ids that were given out (MEMBER_ID_REQUIRED) and have not come back -> until when they may.
@@ -153,6 +158,12 @@ class Rebalancing:
             return False
         return any(self.supporters[name] == len(self.members) for name, _ in request.protocols)
 
+    def _has_room(self, request: JoinRequest) -> bool:
+        """Whether the group may have the member's protocols, in place of those that it has."""
+        known = self.members.get(request.member_id)
+        before = 0 if known is None else _size(known.protocols)
+        return self.protocol_bytes - before + _size(request.protocols) <= MAX_PROTOCOL_BYTES
+
     def _fail_syncs(self, error: ErrorCode, now: int) -> list[Effect]:
         answers: list[Effect] = []
         for member in self.members.values():
@@ -175,6 +186,7 @@ class Rebalancing:
 
     def _count_protocols(self, member: ClassicGroupMember, change: int) -> None:
         """The member comes with its protocols (1), or goes (-1)."""
+        self.protocol_bytes += change * _size(member.protocols)
         for name in _names(member):
             self.supporters[name] += change
             if not self.supporters[name]:
@@ -194,6 +206,10 @@ class Rebalancing:
 
     def _assignments(self) -> dict[str, bytes]:
         return {member.member_id: member.assignment for member in self.members.values()}
+
+
+def _size(protocols: Iterable[tuple[str, bytes]]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def _names(member: ClassicGroupMember) -> frozenset[str]:
