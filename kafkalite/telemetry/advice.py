@@ -101,7 +101,8 @@ ADVICE = {
         "no new replica is placed there, and appends fail until there is room; a disk that went offline because it was full "
         "comes back when a tenth of it is free (at least 32 MiB, at most 64 MiB)",
         "make room: shorter retention (`admin config set --topic T retention.ms=…`), or move partitions away; see also "
-        "`admin disk strays list`. On a disk that is offline already, neither frees anything until `admin disk online DIR --broker N`",
+        "`admin disk strays list`. On a disk that is offline already this frees nothing: enlarge it, or remove files of others from it; it then "
+        "returns without a command",
     ),
     "disk.strays": Advice(
         "nothing: these directories are kept until their records are in sync elsewhere, or until they are removed on request",
