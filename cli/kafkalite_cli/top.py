@@ -166,7 +166,7 @@ def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list
                 b.replicas,
                 b.out_of_sync,
                 ", ".join(
-                    f"{d.state}, {size_text(d.free_bytes)} free: {d.path}"
+                    f"{d.state}{f', {size_text(d.free_bytes)} free' if d.free_bytes >= 0 else ''}: {d.path}"
                     for d in sorted(b.disks, key=lambda disk: disk.state == "online")
                 ),
             )

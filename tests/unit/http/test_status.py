@@ -19,13 +19,14 @@ from kafkalite.client.admin.why import ask, diagnose
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.disks import DiskDescription
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     WantedReassignment,
 )
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
+from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, StatusResponse
 from kafkalite.http import overview
 from kafkalite.http.overview import Overview
 from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
@@ -35,7 +36,7 @@ from kafkalite.rpc.messages.control import PartitionState, UpdateMetadataRequest
 from kafkalite.telemetry.advice import ADVICE, advice
 from kafkalite.telemetry.history import Event, History
 from kafkalite.testing.cluster import Cluster, cluster
-from kafkalite_cli.top import fitted, turn
+from kafkalite_cli.top import _tables, fitted, turn
 from tests.support.browser import CHROMIUM, DRIVER, Browser
 
 ROOT = Path(__file__).parents[3]
@@ -367,6 +368,18 @@ def test_a_narrow_terminal_shows_the_most_important_columns() -> None:
     assert shown(80) == ["broker", "state", "leads", "replicas", "not in sync", "disks"]
     assert shown(40) == ["broker", "state", "leads", "not in sync"]
     assert shown(20)[:2] == ["broker", "state"]
+
+
+def test_top_shows_no_room_of_a_disk_that_is_not_asked() -> None:
+    """ "-1 B free" of one that is offline."""
+    disks = (DiskDescription("/a", "offline", -1, -1, 0, 0), DiskDescription("/b", "online", 10, 7, 0, 0))
+    broker = BrokerStatus(BrokerId(1), "h:1", "h:2", "", 0, 0, 0, disks=disks)
+    answer = StatusResponse(
+        0, "", BrokerId(1), is_live=True, at_ms=0, cluster_id="c", controller_id=BrokerId(1),
+        controller_epoch=ControllerEpoch(1), brokers=(broker,),
+    )  # fmt: skip
+    (_, columns, ((*_, shown),)), *_ = _tables(answer)
+    assert (columns[-1], shown) == ("disks", "offline: /a, online, 7 B free: /b")
 
 
 async def test_the_cluster_is_shown_while_zookeeper_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
