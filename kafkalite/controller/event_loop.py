@@ -107,6 +107,16 @@ _CAUSES: dict[type[Purpose], str] = {
 }
 
 
+def _cause(purpose: Purpose) -> str:
+    """Why states are written. Records may be lost by an unclean election: whoever asks why sees that somebody requested one."""
+    match purpose:
+        case PreferredElection(_, True):
+            return "an unclean election was requested"
+        case PreferredElection(-1):
+            return "the preferred leader is back"
+    return _CAUSES[type(purpose)]
+
+
 @dataclass(frozen=True, slots=True)
 class Balance:
     """auto.leader.rebalance.enable: how often to look, and how much may be out of place."""
@@ -453,7 +463,7 @@ class ControllerEventLoop:
     async def _write(self, effect: WriteStates) -> StatesWritten:
         written, conflicts = await self._storage.write_states(effect.writes, effect.chunk)
         self._stats.leader_elections += len(written)
-        cause = _CAUSES[type(effect.purpose)]
+        cause = _cause(effect.purpose)
         for number, (partition, state) in enumerate(written.items(), 1):
             if not number % STATES_AT_ONCE:
                 await asyncio.sleep(0)

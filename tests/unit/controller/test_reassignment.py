@@ -355,3 +355,6 @@ async def test_unclean_election_by_order(cluster: Cluster) -> None:
     cluster.zookeeper.poke(Create(paths.PREFERRED_REPLICA_ELECTION, value))
     await until(lambda: cluster.leader_and_isr("t") == (2, (2,), 2))
     await until(lambda: cluster.zookeeper.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
+    # Records may be lost by it: it is not to be taken for an election of the preferred leader.
+    said = cluster.controllers[1].history.of("t-0")[-1].detail
+    assert said == "leader 2, epoch 2, ISR [2]; an unclean election was requested"
