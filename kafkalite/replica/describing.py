@@ -124,6 +124,7 @@ class Describing:
             open_transaction_ms=transactions[0].open_ms if transactions else -1,
             elr=partition.current_elr,
             is_doubtful=partition.is_doubtful,
+            is_read_only=partition.is_read_only,
         )
 
     def counts(self) -> dict[str, int]:

@@ -288,7 +288,7 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
             r.topic,
             r.partition,
             node,
-            "leader" if r.is_leader else "follower",
+            ("leader" if r.is_leader else "follower") + (", draining" if r.is_read_only else ""),
             r.leader_epoch,
             r.high_watermark,
             r.last_stable_offset if r.last_stable_offset >= 0 else "",

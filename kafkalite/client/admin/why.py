@@ -184,16 +184,11 @@ def diagnose(known: Known) -> Diagnosis:
 
 
 def _gone_ms(known: Known, broker: BrokerId) -> int:
-    """When the controller last saw this broker go; 0 if nobody remembers."""
-    return max(
-        (
-            event.at_ms
-            for events in known.events.values()
-            for event in events
-            if event.subject == str(broker) and event.what in ("controller.broker.gone", "controller.broker.suspected")
-        ),
-        default=0,
-    )
+    """When the controller saw this broker go, after its last start; 0 if nobody remembers."""
+    mine = [event for events in known.events.values() for event in events if event.subject == str(broker)]
+    started_ms = max((each.at_ms for each in mine if each.what == "controller.broker.started"), default=0)
+    gone = ("controller.broker.gone", "controller.broker.suspected")
+    return min((each.at_ms for each in mine if each.what in gone and each.at_ms >= started_ms), default=0)
 
 
 def _progress(known: Known) -> list[str]:
@@ -204,7 +199,13 @@ def _progress(known: Known) -> list[str]:
             f"broker {broker}: log end {replica.log_end_offset}, high watermark {replica.high_watermark}"
             for broker, replica in sorted(known.replicas.items())
         ]
-    lines = [f"broker {leader.leader} leads: log end {leader.log_end_offset}, high watermark {leader.high_watermark}"]
+    drained = (
+        "; it accepts no more records: the partition is being drained, and will be removed"
+        if leader.is_read_only
+        else ""
+    )
+    ends = f"log end {leader.log_end_offset}, high watermark {leader.high_watermark}"
+    lines = [f"broker {leader.leader} leads: {ends}{drained}"]
     for follower in leader.followers:
         state = "in sync" if follower.broker_id in leader.isr else "not in sync"
         behind = leader.log_end_offset - follower.log_end_offset if follower.log_end_offset >= 0 else -1

@@ -105,6 +105,8 @@ class ReplicaDescription:
     elr: tuple[BrokerId, ...] = ()
     #: Its log may lack committed records; it does not lead while a replica with them may come back.
     is_doubtful: bool = False
+    #: It accepts no more records, because the partition is being drained (remove-partitions --drain).
+    is_read_only: bool = False
 
 
 @kind(45)
