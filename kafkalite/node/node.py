@@ -252,6 +252,7 @@ class Node:
             descriptors=self._descriptors,
             malformed=(*followed, self.producer_ids),
             unusable=self.settings.unusable,
+            listeners=self.security.listeners() if self.security is not None else (),
         )
         self._history_file = HistoryFile(
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool, env.disk

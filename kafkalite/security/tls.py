@@ -90,7 +90,8 @@ class _Reloading:
         self.files = files
         self._stamp: tuple[object, ...] = ()
         self._context: ssl.SSLContext | None = None
-        self._complaint = ""
+        #: Why the files that are there now cannot be used; empty: they are.
+        self.complaint = ""
 
     def _make(self) -> ssl.SSLContext:
         raise NotImplementedError
@@ -103,7 +104,7 @@ class _Reloading:
                 known = self._context is not None
                 self._stamp = stamp
                 self._context = self._make()
-                self._complaint = ""
+                self.complaint = ""
                 if known:
                     _log.info("tls.reloaded", keystore=self.files.keystore, truststore=self.files.truststore)
         except (OSError, ValueError) as error:  # ValueError: a password that is too long
@@ -112,8 +113,8 @@ class _Reloading:
             text = _reason(error, self.files)
             if self._context is None:
                 raise ConfigError(f"TLS: {text}") from None
-            if text != self._complaint:
-                self._complaint = text
+            if text != self.complaint:
+                self.complaint = text
                 _log.error("tls.not_reloaded", error=text)
         return self._context
 

@@ -36,6 +36,10 @@ ADVICE = {
         "nothing: the node serves every client that reaches it",
         "secure the listener (docs/security.md), or name it in security.open.acknowledged if only the right clients can reach it",
     ),
+    "tls.not_reloaded": Advice(
+        "the named listeners go on with the certificate and the authorities that they had before",
+        "correct the file that is named (docs/security.md): the next connection uses it. Do not restart the node before that; it would not start",
+    ),
     "broker.unreachable": Advice(
         "if it is dead, its leaderships move within seconds and its replicas leave the ISRs",
         "check the process, its limit of open files (a node without a free descriptor closes every new connection), and the network between "

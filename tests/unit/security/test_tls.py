@@ -176,8 +176,10 @@ def test_certificates_are_read_again(tmp_path: Path, authority: Authority, run: 
                 assert await shown() == "CN=second-one"
                 assert await shown() == "CN=second-one"
             assert [line["event"] for line in lines] == ["tls.not_reloaded"]
+            assert str(keystore) in tls.complaint
             replace("third-one")
             assert await shown() == "CN=third-one"
+            assert tls.complaint == ""
 
     run(go())
 
