@@ -177,6 +177,7 @@ class DirFailures:
         self._removals.forget_stray(stray)
         cause = FileNotFoundError(errno.ENOENT, "restored, not opened yet", path)
         self._reopening.not_loaded(log_dir, topic_partition, path, config, cause)
+        log_dir.recovery_points.pop(topic_partition, None)  # of the log that was here last
         # It may end before the log that the replica had, and tombstones may have gone since (ADR 76). Saved before it is opened.
         log_dir.doubts.logs.add(topic_partition)
         log_dir.doubts.older.add(topic_partition)

@@ -191,3 +191,20 @@ def test_the_name_of_a_stray_tells_when() -> None:
     assert parse_name(f"a-b-7.{1_700_000_000_000:016x}{1:016x}-stray") == (TopicPartition("a-b", 7), 1_700_000_000_000)
     for other in ("t-0", "t-0.0000-stray", f"t-0.{1:032x}-delete", f"t.{1:032x}-stray"):
         assert parse_name(other) is None
+
+
+async def test_how_far_a_later_log_was_on_the_disk_says_nothing_of_the_one_that_is_restored(host: Host) -> None:
+    """What a loss of power took from it was not looked for below the later log's recovery point: it served damaged records."""
+    manager = await host.manager()
+    log = filled(manager)
+    path = log.segments[0].log_path
+    host.disk.entries[path].data[-1] ^= 1
+    manager.set_stray(T0)
+    [stray] = manager.removals.strays()
+    later = filled(manager)
+    await later.flush()
+    await manager.offsets.save_offsets()
+    manager.delete(T0)
+    await manager.failures.restore(stray, T0, CONFIG)
+    again = manager.get(T0)
+    assert again is not None and again.log_end_offset < 5 and manager.pool.doubtful() == [T0]
