@@ -20,11 +20,12 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite_pipelines.batches import Batches, BatchResult
 from kafkalite_pipelines.cluster import as_json, connected
-from kafkalite_pipelines.control import only_one, own
+from kafkalite_pipelines.control import failed, only_one, own
+from kafkalite_pipelines.decoding.decoders import SCHEMA
 from kafkalite_pipelines.definition import Decode, DeltaSink, IcebergSink, Pipeline, PipelineError, Sink, TopicSink
 from kafkalite_pipelines.places import OWN, Place
 from kafkalite_pipelines.sinks.opening import open_sink
-from kafkalite_pipelines.sinks.sink import Batch
+from kafkalite_pipelines.sinks.sink import Batch, OpenSink
 from kafkalite_pipelines.source import FORMAT, kafka_options, start_options, subscription
 
 if TYPE_CHECKING:
@@ -105,17 +106,21 @@ def run(
     place = own(pipeline)
     with only_one(pipeline):
         state = _opened(pipeline, place, wanted)
-        batches = Batches(pipeline, spark, [open_sink(pipeline, sink) for sink in pipeline.sinks])
+        sinks = [open_sink(pipeline, sink) for sink in pipeline.sinks]
+        if state["number"] == 0 and state["next"] is None:
+            _begin(pipeline, place, sinks)
+            state["ids"] = _topic_ids(pipeline)
+        elif state["position"] != state["ends"]:
+            _check_topics(pipeline, state.get("ids", {}))
+        batches = Batches(pipeline, spark, sinks)
         count = 0
         while (position := _ends(state["position"])) != (ends := _ends(state["ends"])):
             began = time.monotonic()
             following = _ends(state["next"]) if state["next"] else _following(position, ends, max_records)
             state["next"] = as_json(following)
             place.write(_STATE, json.dumps(state))
-            result = batches.process(
-                _records(pipeline, spark, position, following),
-                Batch(pipeline.name, state["query"], state["number"], as_json(following)),
-            )
+            batch = Batch(pipeline.name, state["query"], state["number"], as_json(following))
+            result = _processed(batches, _records(pipeline, spark, position, following), batch)
             number, state = (
                 state["number"],
                 state | {"position": as_json(following), "next": None, "number": state["number"] + 1},
@@ -127,6 +132,34 @@ def run(
                 sleep(max(size / records_per_s - (time.monotonic() - began), 0.0))
             on_batch(_report(number, result, time.monotonic() - began, state))
         return count
+
+
+def _processed(batches: Batches, records: DataFrame, batch: Batch) -> BatchResult | None:
+    """Raises PipelineError: one line on what failed."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return batches.process(records, batch)
+    except (PySparkException, Py4JError) as error:
+        raise failed(error) from error
+
+
+def _begin(pipeline: Pipeline, place: Place, sinks: list[OpenSink]) -> None:
+    """Before the first batch: the columns that the pipeline itself has found count here, too.
+
+    Raises:
+        PipelineError: a table has batches under this name already.
+    """
+    for sink in sinks:
+        if sink.recorded() is not None:
+            raise PipelineError(
+                f"{sink.name} has batches of {pipeline.name}, but {place.location} no longer says which: they would be written "
+                "twice. --name gives another name, for a table without them"
+            )
+    found = Place(pipeline.place(pipeline.checkpoint).rpartition("/")[0]).read(SCHEMA)
+    if found is not None:
+        place.write(SCHEMA, found)
 
 
 def _opened(pipeline: Pipeline, place: Place, wanted: Range) -> dict[str, Any]:
@@ -164,6 +197,24 @@ def _bounds(pipeline: Pipeline, wanted: Range) -> tuple[Ends, Ends]:
         raise PipelineError("the range ends before it begins")
     begins = {tp: min(max(offset, first[tp]), last[tp]) for tp, offset in found[0].items()}
     return begins, {tp: min(max(offset, begins[tp]), last[tp]) for tp, offset in found[1].items()}
+
+
+def _check_topics(pipeline: Pipeline, ids: Mapping[str, str]) -> None:
+    """Raises PipelineError: an offset of the range means another record now."""
+    for topic, _ in sorted(ids.items() - _topic_ids(pipeline).items()):
+        raise PipelineError(
+            f"topic {topic} was deleted, or created again, after {pipeline.name} was begun: --name begins another range"
+        )
+
+
+def _topic_ids(pipeline: Pipeline) -> dict[str, str]:
+    from pyspark_kafkalite.stream_offsets import topic_ids
+
+    try:
+        found = connected(pipeline, subscription(pipeline), {}).existing_partitions()
+    except KafkaliteError as error:
+        raise PipelineError(str(error)) from None
+    return topic_ids(found, found)
 
 
 def _following(position: Ends, ends: Ends, max_records: int) -> Ends:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.processes import ProcessCluster
 from kafkalite_pipelines import IcebergSink, PipelineError, parse
 from kafkalite_pipelines.backfill import Range, Report, backfill_of, replay_of, run
-from kafkalite_pipelines.control import own
+from kafkalite_pipelines.control import own, supervise
 from tests.spark.test_pipelines import described, iceberg, numbers, put
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -49,6 +50,55 @@ class Killed(Exception):
 
 def die(report: Report) -> None:
     raise Killed
+
+
+def test_a_range_does_not_continue_in_another_topic(spark, log, tmp_path: Path) -> None:
+    """Its offsets are those of other records: it was half the one and half the other topic."""
+    ours = backfill_of(described(log, tmp_path, {"format": "iceberg", "table": "t"}), "again", (IcebergSink("copy"),))
+    put(log, 0, 10)
+    with pytest.raises(Killed):
+        run(ours, spark, Range("earliest", "latest"), die, max_records=4)
+    log.log.topic_ids["t"] = "another"
+    with pytest.raises(PipelineError, match=r"topic t was deleted, or created again, after p\.again was begun"):
+        run(ours, spark, Range("earliest", "latest"), max_records=4)
+
+
+def test_a_range_whose_state_is_lost_is_not_written_twice(spark, log, tmp_path: Path) -> None:
+    """A checkpoint that was removed took it along: the same command wrote each record once more."""
+    ours = backfill_of(described(log, tmp_path, {"format": "iceberg", "table": "t"}), "again", (IcebergSink("copy"),))
+    put(log, 0, 10)
+    assert run(ours, spark, Range("earliest", "latest")) == 1
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(PipelineError, match=r"Iceberg table copy has batches of p\.again, .* --name"):
+        run(ours, spark, Range("earliest", "latest"))
+    assert numbers(iceberg(tmp_path, "copy").scan().to_arrow()) == list(range(10))
+
+
+def test_a_range_has_the_columns_that_its_pipeline_found(spark, log, tmp_path: Path) -> None:
+    """It looked for columns of its own: where its records have null only, a number was text, which did not fit the table."""
+    pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, source=NEW)
+    log.log.put("t", 0, (b"a", b'{"n": null, "name": 5}'))
+    put(log, 2, 6)
+    assert supervise(pipeline, spark) == 0
+    ours = backfill_of(pipeline, "before", pipeline.sinks)
+    assert run(ours, spark, Range({"t": {"0": 0, "1": 0}}, {"t": {"0": 1, "1": 0}})) == 1
+    found = {row["_offset"]: row for row in iceberg(tmp_path).scan().to_arrow().to_pylist() if row["_partition"] == 0}
+    assert found[0]["n"] is None and found[0]["name"] == "5" and found[1]["n"] == 2
+
+
+#: After the first record.
+NEW = {"topics": ["t"], "start": {"t": {"0": 1, "1": 0}}}
+
+
+def test_what_fails_in_a_range_is_one_line(spark, log, tmp_path: Path) -> None:
+    """It was Spark's exception, and a stack on the terminal."""
+    steps = [{"sql": "SELECT *, CASE WHEN n < 5 THEN n ELSE raise_error('too large') END AS m FROM input"}]
+    pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, steps=steps)
+    ours = backfill_of(pipeline, "again", (IcebergSink("copy"),))
+    put(log, 0, 10)
+    with pytest.raises(PipelineError, match="too large") as failed:
+        run(ours, spark, Range("earliest", "latest"))
+    assert "\n" not in str(failed.value)
 
 
 @pytest.mark.cluster

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 log = logging.getLogger("kafkalite_pipelines")
-_SCHEMA = "schema.json"
+#: Beside the checkpoint: the columns that were found.
+SCHEMA = "schema.json"
 _UNKNOWN = "unknown_fields"
 #: Of the columns that are found, with those in objects. More are names that are data (ids of users, hosts): each batch would add columns.
 MAX_FIELDS = 2_000
@@ -45,7 +46,7 @@ class Decoding:
         if decode.format == "raw":
             self._decoder = RawDecoder()
         elif decode.format == "json" and decode.registry is None:
-            columns = dict(decode.columns) or self._place.read_json(_SCHEMA)
+            columns = dict(decode.columns) or self._place.read_json(SCHEMA)
             self._decoder = JsonDecoder(columns, debezium=decode.debezium, found=self._infers) if columns else None
             if self._infers and (decode.debezium or pipeline.watermark is not None) and self._decoder is None:
                 what = "decode.debezium" if decode.debezium else "a watermark"
@@ -100,7 +101,7 @@ class Decoding:
             if which:
                 log.warning("%s: %s", what, ", ".join(f"{name} {kind}" for name, kind in which.items()))
         if new or more:
-            self._place.write(_SCHEMA, json.dumps(columns))
+            self._place.write(SCHEMA, json.dumps(columns))
         self._decoder = JsonDecoder(columns, found=True)
         return bool(new or more)
 
