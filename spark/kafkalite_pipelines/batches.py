@@ -74,11 +74,21 @@ class Batches:
         return self._stateless(frame, batch)
 
     def _is_done(self, batch: Batch) -> bool:
-        """Whether every sink has the batch, and dead letters cannot be missing: they are written before the tables commit."""
-        if not all(sink.eager for sink in self._sinks):
-            return False
-        found = [sink.recorded() for sink in self._sinks]
-        return all(recorded is not None and recorded.has(batch) for recorded in found)
+        """Whether every sink has the batch, and dead letters cannot be missing: they are written before the tables commit.
+
+        Raises:
+            PipelineError: a table has a batch of this number that ends elsewhere. To pass over this one would lose records.
+        """
+        found = [(sink, sink.recorded()) for sink in self._sinks if sink.eager]
+        for sink, recorded in found:
+            if recorded is not None and recorded.is_of_newer_checkpoint(batch):
+                raise PipelineError(
+                    f"the checkpoint {self._pipeline.place(self._pipeline.checkpoint)} is older than {sink.name}, where batch "
+                    f"{batch.number} ends at other offsets: bring the newest one back, or remove its directory query, and the "
+                    "pipeline continues where the table ends"
+                )
+        has = [recorded is not None and recorded.has(batch) for _, recorded in found]
+        return len(has) == len(self._sinks) and all(has)
 
     def _stateless(self, records: DataFrame, batch: Batch) -> BatchResult:
         from pyspark.sql import Observation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -135,6 +136,27 @@ def test_a_batch_that_was_committed_adds_nothing(spark, log, format_: str, tmp_p
     (tmp_path / "checkpoints" / "p" / "query" / "commits" / ".0.crc").unlink(missing_ok=True)
     run(spark, pipeline)
     assert sorted(rows_of(tmp_path, format_)) == list(range(10)) and _version(tmp_path, format_) == before[0]
+
+
+@pytest.mark.parametrize("more", [[], [{"format": "topic", "topic": "out"}]])
+def test_a_checkpoint_that_is_older_than_the_table(spark, log, more: list[dict[str, Any]], tmp_path: Path) -> None:
+    """From a backup, or the disk had lost its last files: the batch was planned again with more records, and passed over."""
+    pipeline = described(log, tmp_path, sink("iceberg"), sink("delta"), *more)
+    put(log, 0, 10)
+    run(spark, pipeline)
+    query = tmp_path / "checkpoints" / "p" / "query"
+    shutil.copytree(query, tmp_path / "backup")
+    put(log, 10, 14)
+    run(spark, pipeline)
+    shutil.rmtree(query)
+    shutil.copytree(tmp_path / "backup", query)
+    put(log, 14, 20)
+    with pytest.raises(PipelineError, match="is older than Iceberg table t, where batch 1 ends at other offsets"):
+        run(spark, pipeline)
+    shutil.rmtree(query)
+    run(spark, pipeline)
+    for format_ in ("iceberg", "delta"):
+        assert sorted(rows_of(tmp_path, format_)) == list(range(20))
 
 
 def _version(directory: Path, format_: str) -> object:

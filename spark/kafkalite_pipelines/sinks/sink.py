@@ -40,6 +40,10 @@ class Recorded:
     def has(self, batch: Batch) -> bool:
         return self.query == batch.query and self.number >= batch.number
 
+    def is_of_newer_checkpoint(self, batch: Batch) -> bool:
+        """Whether this is the batch's number with other records: the checkpoint has lost it, and planned it again."""
+        return self.query == batch.query and self.number == batch.number and self.offsets != batch.offsets
+
 
 class Staged(Protocol):
     """Rows that are written, but not visible yet."""
