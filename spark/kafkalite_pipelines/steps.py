@@ -55,7 +55,8 @@ def with_deletions(pipeline: Pipeline, rows: DataFrame) -> DataFrame:
         return rows
     if DELETED in rows.columns:
         return rows.withColumn(DELETED, f.coalesce(f.col(DELETED), f.lit(False)))
-    if pipeline.decode.debezium or pipeline.decode.key_column is not None:
+    decode = pipeline.decode
+    if decode.debezium or decode.key_column is not None or decode.format == "raw":
         raise PipelineError(
             f"steps: the rows have no column {DELETED}, which says that a row is a deletion: select it, too"
         )

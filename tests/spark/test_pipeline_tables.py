@@ -74,6 +74,19 @@ def test_a_compacted_topic_is_a_table_with_one_row_per_key(spark, log, format_: 
     assert [record.key for record in log.log.records("dead", 0)] == [b"no number"]
 
 
+def test_a_raw_record_without_a_value_deletes_its_key(spark, log, tmp_path: Path) -> None:
+    """It became a row without a value: the table of a compacted topic had the keys that are gone."""
+    pipeline = described(log, tmp_path, sink("iceberg") | {"key": ["key"]}, decode={"format": "raw"})
+    log.log.put("t", 0, (b"a", b"1"), (b"b", b"2"), (b"c", None))
+    run(spark, pipeline)
+    log.log.put("t", 0, (b"a", None), (b"b", b"3"))
+    run(spark, pipeline)
+    assert [(row["key"], row["value"]) for row in all_rows(tmp_path, "iceberg")] == [(b"b", b"3")]
+    steps = [{"sql": "SELECT key, upper(CAST(value AS string)) AS value, _partition, _offset FROM input"}]
+    with pytest.raises(PipelineError, match="steps: the rows have no column _deleted, which says"):
+        run(spark, described(log, tmp_path, sink("iceberg") | {"key": ["key"]}, decode={"format": "raw"}, steps=steps))
+
+
 def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:
     decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
     pipeline = described(log, tmp_path, sink("iceberg") | {"key": ["n"]}, decode=decode, dead_letters={"topic": "dead"})

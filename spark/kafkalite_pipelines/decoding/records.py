@@ -60,8 +60,9 @@ def decoded(
         headers.alias("_headers"),
     )
     if decode.format == "raw":
+        deleted = f.col("_value").isNull().alias(DELETED)
         return named.select(
-            "*", f.col("_key").alias("key"), f.col("_value").alias("value"), _as_headers(records), _no_error()
+            "*", f.col("_key").alias("key"), f.col("_value").alias("value"), _as_headers(records), deleted, _no_error()
         )
     rows = decoder.decode(named)
     return _flattened(rows, decode, key, keyed=keyed)
