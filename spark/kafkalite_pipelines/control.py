@@ -266,6 +266,7 @@ def failed(error: BaseException) -> PipelineError:
         r"(?:PipelineError|OptionError|DataLoss|KafkaliteError|Unreachable|TransactionFailed|kafkalite\.errors\.\w+): (.+)",
         text,
     )
+    ours = ours or re.findall(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: P0001)?$", text, re.MULTILINE)
     if ours:
         return PipelineError(_as_in_the_file(ours[-1].strip()))
     lines = [line.strip() for line in text.splitlines() if line.strip()]

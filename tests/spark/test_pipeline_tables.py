@@ -87,6 +87,52 @@ def test_a_raw_record_without_a_value_deletes_its_key(spark, log, tmp_path: Path
         run(spark, described(log, tmp_path, sink("iceberg") | {"key": ["key"]}, decode={"format": "raw"}, steps=steps))
 
 
+@pytest.mark.parametrize("key", [[], ["n"]])
+def test_rules_of_a_delta_table(spark, log, key: list[str], tmp_path: Path) -> None:
+    """Rows that break them were in the table, without a word: deltalake does not look into files that others have written."""
+    from deltalake import DeltaTable, Field, Schema
+
+    columns = [Field("n", "long", nullable=False), Field("name", "string"), Field("k", "string")]
+    table = DeltaTable.create(str(tmp_path / "delta"), Schema(columns))
+    table.alter.add_constraint({"named": "name <> 'bad' OR k = 'x'"})
+    decode = {"schema": {"n": "long", "name": "string"}, "key_column": "k"}
+    pipeline = described(log, tmp_path, sink("delta") | ({"key": key} if key else {}), decode=decode)
+    put(log, 0, 4)
+    run(spark, pipeline)
+    assert sorted(rows_of(tmp_path, "delta")) == [0, 1, 2, 3]
+    log.log.put("t", 0, (b"8", b'{"n": 8, "name": "bad"}'))
+    with pytest.raises(PipelineError, match=r"Delta table delta: a row breaks its constraint named \(name != 'bad'"):
+        run(spark, pipeline)
+    table = DeltaTable(str(tmp_path / "delta"))
+    table.alter.drop_constraint("named")
+    run(spark, pipeline)
+    assert sorted(rows_of(tmp_path, "delta")) == [0, 1, 2, 3, 8]
+    log.log.put("t", 0, (b"9", b'{"name": "no number"}'))
+    with pytest.raises(PipelineError, match=r"column n is NOT NULL|has no key"):
+        run(spark, pipeline)
+    assert sorted(rows_of(tmp_path, "delta")) == [0, 1, 2, 3, 8]
+
+
+def test_a_column_that_an_iceberg_table_requires(spark, log, tmp_path: Path) -> None:
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField, StringType
+
+    (tmp_path / "tables").mkdir()
+    uri = f"sqlite:///{tmp_path}/tables/catalog.db"
+    catalog = load_catalog("default", type="sql", uri=uri, warehouse=f"file://{tmp_path}/tables")
+    catalog.create_namespace("default")
+    schema = Schema(NestedField(1, "n", LongType(), required=True), NestedField(2, "name", StringType()))
+    catalog.create_table("default.t", schema)
+    pipeline = described(log, tmp_path, sink("iceberg"))
+    put(log, 0, 4)
+    run(spark, pipeline)
+    log.log.put("t", 0, (b"9", b'{"name": "no number"}'))
+    with pytest.raises(PipelineError, match="column n has no value in a row, and the table requires one"):
+        run(spark, pipeline)
+    assert sorted(rows_of(tmp_path, "iceberg")) == [0, 1, 2, 3]
+
+
 def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:
     decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
     pipeline = described(log, tmp_path, sink("iceberg") | {"key": ["n"]}, decode=decode, dead_letters={"topic": "dead"})

@@ -20,6 +20,7 @@ from deltalake.transaction import AddAction
 
 from kafkalite_pipelines.definition import DeltaSink, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import partitions, writing
+from kafkalite_pipelines.sinks.delta_rules import checked
 from kafkalite_pipelines.sinks.delta_types import has_only_more_fields, merged, plain, shown
 from kafkalite_pipelines.sinks.keyed import without_deletions
 from kafkalite_pipelines.sinks.schemas import arrow_schema
@@ -110,6 +111,7 @@ class DeltaSinkTable:
     def _stage(self, rows: DataFrame, batch: Batch) -> Staged:
         rows = without_deletions(rows)
         table = self.prepared(rows)
+        rows = checked(rows, table, self.name)
         named = [rows[field.name].alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self.fields)]
         return _DeltaAppend(self, batch, writing.write(rows.select("*", *named), self._target(table), batch.prefix))
 

@@ -9,6 +9,7 @@ from deltalake import CommitProperties, DeltaTable
 from kafkalite_pipelines.definition import DELETED
 from kafkalite_pipelines.sinks import writing
 from kafkalite_pipelines.sinks.delta import DeltaSinkTable
+from kafkalite_pipelines.sinks.delta_rules import checked
 from kafkalite_pipelines.sinks.delta_types import plain
 from kafkalite_pipelines.sinks.keyed import last_of_each_key
 from kafkalite_pipelines.sinks.sink import Batch
@@ -23,8 +24,8 @@ class KeyedDeltaTable(DeltaSinkTable):
 
     def _stage(self, rows: DataFrame, batch: Batch) -> _Merged:
         last = last_of_each_key(rows, self.sink.key)
-        self.prepared(last.drop(DELETED))
-        return _Merged(self, batch, last.toArrow())
+        table = self.prepared(last.drop(DELETED))
+        return _Merged(self, batch, checked(last, table, self.name).toArrow())
 
 
 class _Merged:

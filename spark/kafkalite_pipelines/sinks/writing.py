@@ -186,13 +186,22 @@ def _check(name: str, column: Any) -> None:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly the columns of `schema`, null where it has none. Raises pyarrow.ArrowInvalid: a value does not fit."""
+    """The batch with exactly the columns of `schema`, null where it has none.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value does not fit.
+        PipelineError: a value is missing that the schema requires.
+    """
     import pyarrow as pa
 
     columns = []
     for field in schema:
         index = batch.schema.get_field_index(field.name)
         column = pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
+        if not field.nullable and column.null_count:
+            raise PipelineError(
+                f"column {field.name} has no value in a row, and the table requires one: decode.required puts such records aside"
+            )
         columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

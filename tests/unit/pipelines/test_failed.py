@@ -31,6 +31,10 @@ CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found err
             "kafkalite.errors.SaslAuthenticationFailed: SASL_AUTHENTICATION_FAILED: no such user\n\tat java",
             "SASL_AUTHENTICATION_FAILED: no such user",
         ),
+        (
+            "x.SparkRuntimeException: [USER_RAISED_EXCEPTION] a row has no key (n) SQLSTATE: P0001\n\tat java",
+            "a row has no key (n)",
+        ),
         ("[SOME_ERROR] Spark says this.\n\tat org.apache", "[SOME_ERROR] Spark says this."),
     ],
 )
