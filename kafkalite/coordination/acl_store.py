@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import count
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.acl_znodes import (
@@ -51,9 +52,10 @@ class AclStore(FollowedStore[Pattern]):
         notifications = [Notifications(parent, paths.ACL_CHANGE_NAME, monotonic) for parent in _CHANGE_PARENTS]
         super().__init__(paths.ACL, notifications, reads_overlap=True)
         self._authorizer = authorizer
-        #: One set for each read under way, the oldest first: patterns of which this node has put something newer into force, because
-        #: it has written it or because a read that began later has found it.
-        self._overtaken: list[set[Pattern]] = []
+        #: For each read under way, by its number, the oldest first: patterns of which this node has put something newer into force,
+        #: because it has written it or because a read that began later has found it.
+        self._overtaken: dict[int, set[Pattern]] = {}
+        self._numbers = count()
 
     async def _read_all(self, coordinator: Coordinator) -> None:
         pace = _Pace()
@@ -86,8 +88,8 @@ class AclStore(FollowedStore[Pattern]):
         return list(patterns) if is_clear else None
 
     async def _read(self, coordinator: Coordinator, keys: Sequence[Pattern]) -> None:
-        earlier, overtaken = list(self._overtaken), set[Pattern]()
-        self._overtaken.append(overtaken)
+        earlier, number, overtaken = list(self._overtaken.values()), next(self._numbers), set[Pattern]()
+        self._overtaken[number] = overtaken
         try:
             pace = _Pace()
             for begin in range(0, len(keys), _READ_AT_ONCE):
@@ -100,7 +102,7 @@ class AclStore(FollowedStore[Pattern]):
                             each.add(pattern)
                         await pace.worked(1 + self._apply(pattern, path, None if znode is None else znode[0]))
         finally:
-            self._overtaken.remove(overtaken)
+            del self._overtaken[number]
 
     def _apply(self, pattern: Pattern, path: str, data: bytes | None) -> int:
         """Put what was read (None: there is nothing) into force. Returns the number of entries."""
@@ -142,7 +144,7 @@ class AclStore(FollowedStore[Pattern]):
             return before, after
 
     def _put(self, pattern: Pattern, entries: Entries) -> None:
-        for overtaken in self._overtaken:
+        for overtaken in self._overtaken.values():
             overtaken.add(pattern)
         self._authorizer.put(pattern, entries)
 

@@ -281,7 +281,7 @@ async def test_what_a_node_writes_while_it_reads_all_is_in_force(world: World) -
     await reading
     assert len(authorizer.patterns()) == 450
     assert [each.entry for each in authorizer.bindings(Filter(name=last.name))] == [DENY]
-    assert store._overtaken == []
+    assert not store._overtaken
 
 
 @pytest.mark.parametrize("is_planted", [False, True])
@@ -318,3 +318,28 @@ async def test_a_long_read_does_not_bring_back_what_a_newer_one_has_taken_away(
     await reader.load(ours)
     assert patterns[0] in authorizer.patterns()
     assert (patterns[-1] in authorizer.patterns()) is is_planted
+
+
+@in_world
+async def test_a_read_that_finds_nothing_new_does_not_hide_what_is_written_during_another(world: World) -> None:
+    """Of reads under way, each ends as itself: one was taken for another that had seen as much, and the node stopped."""
+    ours, theirs = await world.connect("n1"), await world.connect("n2")
+    writer = AclStore(Authorizer(), world.loop.time)
+    await writer.load(theirs)
+    authorizer = Authorizer()
+    reader = AclStore(authorizer, world.loop.time)
+    await reader.load(ours)
+    get_many, is_held = ours.get_many, asyncio.Event()
+
+    async def read(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        found = await get_many(paths)
+        if paths == [pattern_path(PREFIX)] and not is_held.is_set():
+            is_held.set()
+            await reader.catch_up(ours)
+            await reader.update(ours, PREFIX, lambda before: ())
+        return found
+
+    ours.get_many = read  # type: ignore[method-assign]
+    await writer.update(theirs, PREFIX, lambda before: {READ})
+    await reader.catch_up(ours)
+    assert is_held.is_set() and not authorizer.patterns()
