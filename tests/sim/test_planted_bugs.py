@@ -210,13 +210,24 @@ BUGS: dict[str, Plan] = {
         topics={"topic1": 4},
         orders=False,
     ),
-    # ZooKeeper is slow for the controller, so that it is often about to write, and goes away again and again.
+    # Everything has moved to nodes that ZooKeeper's copy does not name, which start last.
+    "elsewhere": dataclasses.replace(
+        plan(1, Fault(2.0, FaultKind.RESTORED, "all", 1.0)), nodes=6, topics={"topic1": 2, LONE: 1}, orders=False
+    ),
+    # One is copied while its leader dies that has what the next one has compacted.
+    "first-copy": dataclasses.replace(
+        with_transactions(plan(1, Fault(3.0, FaultKind.FIRST_COPY, NODES[2], 14.0))),
+        keyed="compact",
+        transactions=4,
+        producers=0,
+        consumers=0,
+        orders=False,
+        fault_time_s=26.0,
+        settings={**with_transactions(plan(1)).settings, "replica.fetch.max.bytes": 1_000},
+    ),
+    # Writes of the controller about requests do not arrive.
     "requests": dataclasses.replace(
-        plan(
-            1,
-            Fault(1.0, FaultKind.ZK_SLOW, "controller", 18.0),
-            *(Fault(2.0 + 1.5 * n, FaultKind.ZK_DOWN, "all", 0.05) for n in range(12)),
-        ),
+        plan(1, *(Fault(2.0 + 5.0 * n, FaultKind.LOST_REQUEST, "controller", 0.0) for n in range(3))),
         orders=False,
         grows=True,
     ),

@@ -15,6 +15,7 @@ from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulated.zookeeper import Fate
 from kafkalite.testing.simulation.more_faults import MORE, MoreFaults
 from kafkalite.testing.simulation.plan import Fault, FaultKind
+from kafkalite.testing.simulation.staged_faults import StagedFaults
 from kafkalite.testing.simulation.workloads.clients import client_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class FaultInjector:
         self.applied = 0
         self._operators = 0
         self.more = MoreFaults(simulation)
+        self._staged = StagedFaults(simulation, self.more)
 
     def start(self) -> list[asyncio.Task[None]]:
         """Set the schedule going."""
@@ -104,8 +106,8 @@ class FaultInjector:
         if fault.kind is FaultKind.LAST_MAN:
             await self.more.last_man(name, fault.for_s)
             return
-        if fault.kind is FaultKind.TAKEN_IN:
-            await self.more.taken_in(name, fault.for_s)
+        if self._staged.is_of(fault.kind):
+            await self._staged.happen(fault, name)
             return
         if fault.kind is FaultKind.OLD_COPY:
             await self.more.old_copy(fault, name)

@@ -173,7 +173,7 @@ class FinalChecks:
                 topic, log = replica.topic_partition.topic, replica.log
                 if topic not in INTERNAL_TOPICS or log.config.segment_bytes != SEGMENT_BYTES or log.is_closed:
                     continue
-                records = _records(disk, log.path)
+                records = records_on(disk, log.path)
                 if topic == SHARE_TOPIC:
                     found = unpruned(log, records, int(SHARE_SETTINGS[_UPDATES]))
                 else:
@@ -225,7 +225,7 @@ class FinalChecks:
         for node in self._simulation.nodes.values():
             for replica in node.node.replicas.hosted.all():
                 if replica.topic_partition.topic == KEYED and replica.storage_error is None:
-                    records = _records(self._simulation.world.host(node.name).disk, replica.log.path)
+                    records = records_on(self._simulation.world.host(node.name).disk, replica.log.path)
                     named = [(each.offset, (dict(each.headers).get("name") or b"").decode()) for each in records]
                     self._simulation.transactions.history.replica(node.name, (KEYED, 0), named)
                 if (
@@ -266,13 +266,15 @@ class FinalChecks:
         key = TopicPartition(*partition)
         hosted = node.node.replicas.hosted.get(key)
         disk = self._simulation.world.host(node.name).disk
-        return None if hosted is None or hosted.storage_error is not None else _records(disk, hosted.log.path)
+        return None if hosted is None or hosted.storage_error is not None else records_on(disk, hosted.log.path)
 
     def _records(self, view: ReplicaView) -> list[Record]:
-        return _records(self._simulation.world.host(self._simulation.plan.node_names[view.broker - 1]).disk, view.path)
+        return records_on(
+            self._simulation.world.host(self._simulation.plan.node_names[view.broker - 1]).disk, view.path
+        )
 
 
-def _records(disk: SimDisk, path: str) -> list[Record]:
+def records_on(disk: SimDisk, path: str) -> list[Record]:
     """All that are in the files of a log."""
     found: list[Record] = []
     for name in disk.peek_names(path):

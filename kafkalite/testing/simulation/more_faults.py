@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.admin.configs import ConfigResource, alter_configs
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.coordination.coordinator import Create, Delete, SetData
+from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, KafkaliteError, is_retriable
 from kafkalite.extension.messages.disks import MoveReplicasRequest, RequestedDiskMove
-from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.testing.simulated.disk_tree import Directory
+from kafkalite.model import BrokerId
 from kafkalite.testing.simulated.network import Link
-from kafkalite.testing.simulated.zookeeper_wire import Request, ZooKeeperWrite
 from kafkalite.testing.simulation.plan import KEYED, LONE, Fault, FaultKind
 from kafkalite.testing.simulation.topics import settings_of
 from kafkalite.testing.simulation.workloads.clients import client_of
@@ -40,8 +36,6 @@ MORE = frozenset(
 _LATE = Link(latency_min_ns=1_000_000_000, latency_max_ns=9_000_000_000)
 #: Of the session timeout. A node leaves a server that does not answer for two thirds of it.
 _LAGS = (0.05, 0.2, 0.4, 0.6, 0.8)
-#: How long a fault waits for the state that it needs, and how often it looks.
-_PATIENCE_S, _LOOK_S = 20.0, 0.01
 _FILE_ERRORS = (errno.EIO, errno.ENOENT, errno.EMFILE, errno.ENOMEM)
 #: (setting, value) of ordinary topics; none that takes a promise back that the checkers count on.
 _SETTINGS = (
@@ -180,88 +174,28 @@ class MoreFaults:
 
     # --- copies ----------------------------------------------------------------------------------
 
-    async def taken_in(self, name: str, for_s: float) -> None:
-        """See FaultKind.TAKEN_IN. Each step waits for what the next one needs, and the fault ends early if that does not come."""
-        topics = [topic for topic in self._simulation.plan.topics if topic != LONE]
-        number = self._simulation.nodes[name].broker_id
-        partition = next(((each, 0) for each in topics if number in self._simulation.assigned((each, 0))), None)
-        if partition is None or not await self._take_down(name, is_clean=False):
-            return
-        with ExitStack() as undo:
-            undo.callback(self._simulation.start_node, name)
-            try:
-                await self._take_in(name, partition, undo)
-                await asyncio.sleep(for_s)
-            except (TimeoutError, KeyError):  # KeyError: the topic has vanished
-                self._world.loop.trace(f"fault taken_in {name} ends early")
-
-    async def _take_in(self, name: str, partition: Partition, undo: ExitStack) -> None:
-        simulation, world, disk = self._simulation, self._world, self._world.host(name).disk
-        number, states, names = simulation.nodes[name].broker_id, simulation.zk.states, simulation.plan.node_names
-        await self._within(lambda: not any(number in (*each.isr, *each.elr) for each in states.values()))
-        for other in simulation.assigned(partition):
-            if other not in (number, states[partition].leader):
-                world.crash(names[other - 1])
-                undo.callback(simulation.start_node, names[other - 1])
-        await self._within(lambda: states[partition].isr == (states[partition].leader,))
-        last = names[states[partition].leader - 1]
-        world.zookeeper.hold(last, lambda request: _lets_in(request, number))
-        undo.callback(world.zookeeper.unblock, last)
-        simulation.start_node(name)
-        await self._within(lambda: world.zookeeper.is_blocked(last))
-        world.crash(name)
-        log = f"{partition[0]}-{partition[1]}"
-        directory = next((each for each in simulation.plan.log_dirs if log in disk.peek_names(each)), None)
-        if directory is None or disk.is_failing or not self.may_lose_power(name) or self._has_alone(name):
-            return
-        world.loop.trace(f"fault taken_in {name} {last}")
-        simulation.faults.applied += 1
-        disk.put_back(directory, Directory())
-        undo.callback(world.network.partition([name], [last]))
-        world.zookeeper.expire(name)
-        simulation.start_node(name)
-        await self._within(lambda: self._hosts(name, partition))
-        world.zookeeper.unblock(last)
-        await self._within(lambda: number in states[partition].isr)
-        world.crash(last)
-        undo.callback(simulation.start_node, last)
-        await self._within(lambda: states[partition].leader != simulation.nodes[last].broker_id)
-
-    async def _within(self, holds: Callable[[], bool]) -> None:
-        """Wait until it holds. Raises TimeoutError."""
-        for _ in range(round(_PATIENCE_S / _LOOK_S)):
-            if holds():
-                return
-            await asyncio.sleep(_LOOK_S)
-        raise TimeoutError
-
-    def _hosts(self, name: str, partition: Partition) -> bool:
-        """Whether the node has registered, and has read that it has this replica."""
-        node = self._simulation.nodes[name]
-        return node.ready and node.node.replicas.hosted.get(TopicPartition(*partition)) is not None
-
     async def old_copy(self, fault: Fault, name: str) -> None:
         """A log directory is copied while its node is down, and the copy is put back while it is down again."""
         simulation, disk = self._simulation, self._world.host(name).disk
         directories, number = simulation.plan.log_dirs, round(fault.at_s * 1_000)
         target = directories[number // 4 % len(directories)]
         source = directories[number // 8 % len(directories)] if number // 16 % 4 == 0 else target
-        if disk.is_failing or not await self._take_down(name, is_clean=number % 2 == 0):
+        if disk.is_failing or not await self.take_down(name, is_clean=number % 2 == 0):
             return
         copy = disk.copy_of(source)
         simulation.start_node(name)
         await asyncio.sleep(fault.for_s)
         # It must be down when that is asked: meanwhile it may become the only one that is in sync.
-        if disk.is_failing or not await self._take_down(name, is_clean=number // 2 % 2 == 0):
+        if disk.is_failing or not await self.take_down(name, is_clean=number // 2 % 2 == 0):
             return
-        if self.may_lose_power(name, last=True) and not self._has_alone(name):
+        if self.may_lose_power(name, last=True) and not self.has_alone(name):
             self._world.loop.trace(f"fault {fault.kind.value} {name} {source} {target}")
             simulation.faults.applied += 1
             disk.put_back(target, copy)
             simulation.power_lost[name] = self._world.loop.time()
         simulation.start_node(name)
 
-    async def _take_down(self, name: str, *, is_clean: bool) -> bool:
+    async def take_down(self, name: str, *, is_clean: bool) -> bool:
         """False if it is down for another reason."""
         simulation = self._simulation
         if not simulation.nodes[name].alive:
@@ -272,7 +206,7 @@ class MoreFaults:
             self._world.crash(name)
         return not simulation.nodes[name].alive
 
-    def _has_alone(self, name: str) -> bool:
+    def has_alone(self, name: str) -> bool:
         """Whether no other node is in sync, or eligible, of a partition of an internal topic: `may_lose_power` looks at the others."""
         simulation = self._simulation
         number = simulation.plan.node_names.index(name) + 1
@@ -284,7 +218,7 @@ class MoreFaults:
 
     # --- operators -------------------------------------------------------------------------------
 
-    def _order(self, order: Callable[[AsyncClient], Coroutine[Any, Any, object]], *, until_taken: bool = False) -> None:
+    def order(self, order: Callable[[AsyncClient], Coroutine[Any, Any, object]], *, until_taken: bool = False) -> None:
         """An operator types a command; it is repeated until it is accepted, if it must be."""
         plan = self._simulation.plan
 
@@ -310,7 +244,7 @@ class MoreFaults:
                 if is_retriable(error.code):
                     raise
 
-        self._order(alter, until_taken=until_taken)
+        self.order(alter, until_taken=until_taken)
 
     def _settings(self, number: int) -> Undo:
         topics = [*self._simulation.plan.all_topics]
@@ -348,7 +282,7 @@ class MoreFaults:
             for partition in sorted(simulation.zk.states)
             if partition[0] in simulation.plan.all_topics and node in simulation.assigned(partition)
         )
-        self._order(lambda client: client.ask_node(BrokerId(node), MoveReplicasRequest(orders), timeout_s=5.0))
+        self.order(lambda client: client.ask_node(BrokerId(node), MoveReplicasRequest(orders), timeout_s=5.0))
 
     # --- files, znodes, packets ------------------------------------------------------------------
 
@@ -427,10 +361,3 @@ class MoreFaults:
                 self._world.network.set_link(client, name, None)
 
         return undo
-
-
-def _lets_in(request: Request, broker: int) -> bool:
-    """Whether it writes the state of a partition that has this broker in its ISR."""
-    ops = request.ops if isinstance(request, ZooKeeperWrite) else ()
-    states = [op.data for op in ops if isinstance(op, SetData) and op.path.endswith("/state")]
-    return any(broker in json.loads(state)["isr"] for state in states)

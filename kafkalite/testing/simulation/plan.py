@@ -62,6 +62,14 @@ class FaultKind(Enum):
     THREADS = "threads"  # its host starts no thread for `for`: no sync, no work off the loop. Drawn by harsh plans
     #: Not at a time: some batches of a transactional client arrive after the end of the transaction (transaction_workload).
     LATE_BATCH = "late_batch"
+    #: Each partition for which there are enough nodes is moved to others, and what was there `for` later is ZooKeeper's copy from before that:
+    #: assignments and states, put back while no node runs. Those with the records start last, and an operator moves the partitions there
+    #: again. Not drawn: nothing else that is in ZooKeeper is put back.
+    RESTORED = "restored"
+    #: The leader of the topic KEYED compacts nothing `for`; then the target's disk is replaced, and the leader dies when a value is copied whose
+    #: tombstone is not, and which the third replica has removed with it. Keys come to an end as with AWAY. Not drawn.
+    FIRST_COPY = "first_copy"
+    LOST_REQUEST = "lost_request"  # the next write that carries out a request for partitions does not arrive. Not drawn
     #: As CRASH_ALL, and one of the target's log directories is empty when it starts, `for` before the others. Not drawn: it may have been
     #: the only one in sync.
     EMPTY_DISK = "empty_disk"

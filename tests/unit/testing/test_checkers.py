@@ -332,9 +332,12 @@ def test_a_seed_always_means_the_same_plan_and_seeds_differ() -> None:
     # An emptied disk may have been the only one in sync: where it may happen, only a plan by hand knows.
     assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind) - {
         FaultKind.EMPTY_DISK,
+        FaultKind.FIRST_COPY,
         FaultKind.FULL,
         FaultKind.LATE_BATCH,
+        FaultKind.LOST_REQUEST,
         FaultKind.PUT_BACK,
+        FaultKind.RESTORED,
         FaultKind.TAKEN_IN,
         FaultKind.THREADS,
         FaultKind.ZK_LAG,

@@ -78,7 +78,7 @@ class ZkChecker:
         #: Members of the AR that have been in the ISR since they joined it: who of these is missing, is so by a fault.
         self._settled: dict[Partition, set[int]] = {}
         self._latest_epochs: dict[Partition, int] = {}
-        #: Whose states are from an earlier time, until they have a later leader epoch than this one.
+        #: Whose states are from an earlier time, until somebody leads in a later epoch than this one.
         self._put_back: dict[Partition, int] = {}
         self.changes = 0
 
@@ -194,7 +194,7 @@ class ZkChecker:
             _demand(known == new.leader, "one leader per epoch", detail)
         self.states[partition] = new
         self._settled.setdefault(partition, set()).update(new.isr)
-        if new.leader_epoch > self._put_back.get(partition, new.leader_epoch):
+        if new.leader != -1 and new.leader_epoch > self._put_back.get(partition, new.leader_epoch):
             del self._put_back[partition]
 
     def _is_in_doubt(self, broker: int, partition: Partition) -> bool:

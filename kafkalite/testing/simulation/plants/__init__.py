@@ -20,6 +20,8 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "F8": replication.commit_over_the_proposed_isr,
     "F28": replication.recreated_in_the_isr,
     "taken-in": replication.only_the_isr_has_lost,
+    "elsewhere": replication.begins_again_without_records,
+    "first-copy": replication.copied_from_two_leaders,
     "F25": storage.no_deduplication,
     "ended": storage.retries_of_what_has_ended,
     "C10": replication.joins_at_once,

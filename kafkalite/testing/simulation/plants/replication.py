@@ -14,6 +14,7 @@ from kafkalite.controller.sources import ADMIN
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.model import EPOCH_DURING_DELETE, INTERNAL_TOPICS, BrokerId, TopicPartition
 from kafkalite.replica import doubts, hosted, roles
@@ -124,6 +125,16 @@ def only_the_isr_has_lost(patch: Patch) -> None:
         return not state.is_new and (is_away or doubts.should_have_had(state, self._identity()[0]))
 
     patch(Roles, "_has_lost", planted)
+
+
+def begins_again_without_records(patch: Patch) -> None:
+    """ADR 78: nobody asks brokers that are no replicas, according to ZooKeeper, for a partition's records."""
+    patch(leader_choice.LeaderChoice, "_elsewhere", lambda self, heard: None)
+
+
+def copied_from_two_leaders(patch: Patch) -> None:
+    """ADR 76: an unfinished copy of a compacted log goes on with the next leader's, whatever that one has compacted."""
+    patch(PartitionLog, "record_copying", lambda self, leader_epoch: None)
 
 
 def notices_to_nobody(patch: Patch) -> None:

@@ -25,6 +25,7 @@ _TRANSACTION_TIMEOUT_MS = 8_000
 _KEYS = 5
 #: Where keys come to an end: transactions until there are others. In the second half of them they are deleted.
 _LIFE = 12
+_KEYS_END = frozenset({FaultKind.AWAY, FaultKind.FIRST_COPY})
 #: The protocol's versions of a client before KIP-890.
 _PRODUCE, _ADD, _END, _INIT, _FETCH = 9, 3, 3, 4, 11
 #: The repetitions of a request before the client gives up.
@@ -195,7 +196,7 @@ class TransactionWorkload:
                 # The record's name is in the key's place of a header, so that a deletion has one, too.
                 key = f"{self.name}-{source.randrange(_KEYS)}"
                 is_end = False
-                if any(fault.kind is FaultKind.AWAY for fault in self._plan.faults):
+                if any(fault.kind in _KEYS_END for fault in self._plan.faults):
                     key, is_end = f"{self._count // _LIFE}-{key}", self._count % _LIFE >= _LIFE // 2
                 if source.random() < 0.25 or is_end:
                     value = None
