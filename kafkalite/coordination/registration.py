@@ -176,8 +176,7 @@ async def remember_brokers(coordinator: Coordinator, broker_ids: Collection[Brok
     for path, node in zip(where, found, strict=True):
         if node is None:
             _log.warning("registration.broker_remembered", path=path)
-            with contextlib.suppress(NodeExistsError):
-                await retrying(partial(coordinator.create, path, b"0"))
+            await retrying(partial(coordinator.ensure_path, path))
 
 
 async def forget_starts(coordinator: Coordinator, broker_id: BrokerId) -> bool:
