@@ -108,7 +108,7 @@ _CAUSES: dict[type[Purpose], str] = {
 
 
 def _cause(purpose: Purpose) -> str:
-    """Why states are written. Records may be lost by an unclean election: whoever asks why sees that somebody requested one."""
+    """Why states are written, for people: after an unclean election records may be lost, so it has a text of its own."""
     match purpose:
         case PreferredElection(_, True):
             return "an unclean election was requested"
