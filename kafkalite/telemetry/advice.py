@@ -72,7 +72,8 @@ ADVICE = {
     ),
     "topic.vanished": Advice(
         "nothing is deleted: its replicas stay on their disks, and go on where they stopped if the topic's znodes come back "
-        "with the same topic id; no topic of its name can be created meanwhile",
+        "with the same topic id. No topic of its name can be created meanwhile, but after ZooKeeper was put back from an older copy one can: "
+        "the replicas are set aside then (`replica.kept`)",
         "find out why /brokers/topics/TOPIC was removed, and restore it with its partitions' states from a backup of ZooKeeper; "
         "to delete the topic for good: `admin delete-topic --vanished TOPIC`",
     ),
