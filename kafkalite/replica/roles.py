@@ -240,7 +240,7 @@ class Roles:
         )
 
     def _has_better_stray(self, partition: Partition, state: PartitionState) -> bool:
-        """Whether nobody leads, and a log that was set aside here is more complete than the replica's, which may lack records. (The replica was made again
+        """Whether nobody leads, and a log that was set aside here is more complete than the replica's, which may lack records. (The replica was recreated
         from it, or a controller that did not know of it had another one lead for a moment.)"""
         key, broker_id = partition.topic_partition, self._identity()[0]
         is_complete = broker_id in (*state.isr, *state.elr) and not partition.is_doubtful
