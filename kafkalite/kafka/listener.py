@@ -408,10 +408,14 @@ class KafkaListener:
                 self.tracer.ended(request, now)
 
     async def _finish(self, request: Request, message: Any, work: Coroutine[Any, Any, Any]) -> None:
+        """Carry out a request that waits for something, when it is the turn of its client, who may have sent many ahead."""
         api = request.api
         assert api is not None
         answer = None
         try:
+            await self.turns.take(request.connection.owner)
+            if request.connection.is_closed:
+                return
             with waiting_at_most(getattr(message, "timeout_ms", None)):
                 answer = await work
         except ApiError as error:
@@ -419,6 +423,7 @@ class KafkaListener:
         except CoordinatorError as error:
             answer = refusal(api, message, request.version, refusal_of(error), str(error))
         finally:
+            work.close()  # if it has not begun
             if answer is None:
                 # A bug, or the node stops: the supervisor reports it. This client must not wait for ever.
                 request.connection.abort()

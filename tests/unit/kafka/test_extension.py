@@ -282,7 +282,8 @@ async def test_transactions_are_listed_in_steps(broker: Broker, monkeypatch: pyt
         turns += delay == 0
         await sleep(delay)
 
-    monkeypatch.setattr("kafkalite.env.turns.asyncio", SimpleNamespace(sleep=counted))
+    seen = SimpleNamespace(sleep=counted, get_running_loop=asyncio.get_running_loop)
+    monkeypatch.setattr("kafkalite.env.turns.asyncio", seen)
     listed = await ask(client, ListTransactionsRequest())
     assert [each.transactional_id for each in listed.transactions] == names
     assert turns == len(names) and len(listed.coordinated) > 0

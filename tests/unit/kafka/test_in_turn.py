@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
+
+import pytest
 
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
@@ -73,3 +76,31 @@ async def test_a_connection_that_is_lost_forgets_what_waits_for_its_turn(broker:
         await asyncio.sleep(0)
     await other.ask(produce("t", (0, batch(b"a"))), 8)
     assert (await other.ask(end_of("t"), 7)).topics[0].partitions[0].offset == 1
+
+
+async def test_what_a_client_has_sent_ahead_is_begun_in_turn_and_not_when_it_is_gone(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handlers that wait for something began all at once. Clients that sent 6,400 such requests, without any right, and left, kept everybody
+    from being answered for many seconds."""
+    services = broker.side.listener.services
+    overrides, begun = services.entity_overrides, []
+
+    async def counted(entity_type: str, name: str) -> Mapping[str, str]:
+        begun.append(name)
+        return await overrides(entity_type, name)
+
+    monkeypatch.setattr(services, "entity_overrides", counted)
+    client, other = await broker.client(), await broker.client()
+    describe = wire.DescribeConfigsRequest
+    question = describe([describe.DescribeConfigsResource(4, str(services.broker_id), None)])
+    await other.ask(question, 4)
+    of_one, ahead = len(begun), 60
+    client.writer.write(client.frame(question, 4) * ahead)
+    while not any(each.is_busy for each in broker.side.listener.connections):
+        await asyncio.sleep(0)
+    client.close()
+    while len(broker.side.listener.connections) > 1:
+        await asyncio.sleep(0)
+    await other.ask(question, 4)
+    assert len(begun) < of_one * ahead

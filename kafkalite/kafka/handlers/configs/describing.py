@@ -23,12 +23,14 @@ from kafkalite.coordination.broker_states import BROKER_STATE, state_of
 from kafkalite.coordination.topic_configs import BROKERS, broker_entity
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka import stepped
 from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
 from kafkalite.kafka.handlers.configs.entities import ENTITIES, EntityConfigs
 from kafkalite.kafka.handlers.configs.entries import ConfigQuery, ConfigSource, ConfigType, Origin
 from kafkalite.kafka.handlers.configs.resources import BROKER, LISTS, TOPIC, broker_of, canonical, check_resource
 from kafkalite.kafka.handlers.configs.true_values import true_value_entries
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps
 from kafkalite.listeners import ADVERTISED, LISTENERS
 from kafkalite.model import ListenerAddress
 from kafkalite.protocol import wire
@@ -83,7 +85,7 @@ class DescribeConfigHandlers:
         for resource in once.values():
             try:
                 check_resource(request, resource)
-                entries = await self._entries(resource, ConfigQuery.of(resource, message))
+                entries = await self._entries(request, resource, ConfigQuery.of(resource, message))
             except ApiError as error:
                 results.append(result(int(error.code), str(error), resource.resource_type, resource.resource_name, ()))
             else:
@@ -91,7 +93,7 @@ class DescribeConfigHandlers:
         return wire.DescribeConfigsResponse(results=results)
 
     async def _entries(
-        self, resource: wire.DescribeConfigsRequest.DescribeConfigsResource, query: ConfigQuery
+        self, request: Request, resource: wire.DescribeConfigsRequest.DescribeConfigsResource, query: ConfigQuery
     ) -> list[ConfigEntry]:
         if resource.resource_type == TOPIC:
             return await self._topic_entries(resource.resource_name, query)
@@ -100,7 +102,7 @@ class DescribeConfigHandlers:
             if broker_id is None:
                 return self._cluster_entries(await self._services.entity_overrides(BROKERS, broker_entity(None)), query)
             if broker_id == self._services.broker_id:
-                return await self._broker_entries(query)
+                return await self._broker_entries(request, query)
             raise api_error(
                 ErrorCode.INVALID_REQUEST,
                 f"this is broker {self._services.broker_id}; send the request to that broker",
@@ -124,17 +126,23 @@ class DescribeConfigHandlers:
                 entries.append(_entry(query, key, getattr(config, spec.name), spec, origins))
         return entries
 
-    async def _broker_entries(self, query: ConfigQuery) -> list[ConfigEntry]:
+    async def _broker_entries(self, request: Request, query: ConfigQuery) -> list[ConfigEntry]:
         """Of this broker."""
         layers = await self._broker_layers()
-        entries = []
-        for key in (*sorted(BROKER_KEYS), *sorted(TOPIC_KEYS)):
-            if key not in (ADVERTISED, LISTENERS):
-                entries += self._entries_of_key(key, layers, query)
+        entries = await stepped.sliced(request, self._entries_of_keys(layers, query))
         entries += _limits(await self._services.entity_overrides(BROKERS, broker_entity(None)), query)
         entries += _broker_state(layers[0][1], query)
         entries += self._listeners(query, layers)
         return entries + true_value_entries(self._services.config, query)
+
+    def _entries_of_keys(self, layers: Layers, query: ConfigQuery) -> Steps[list[ConfigEntry]]:
+        """Of all keys but those of listeners."""
+        entries = []
+        for key in (*sorted(BROKER_KEYS), *sorted(TOPIC_KEYS)):
+            if key not in (ADVERTISED, LISTENERS):
+                yield
+                entries += self._entries_of_key(key, layers, query)
+        return entries
 
     def _entries_of_key(self, key: str, layers: Layers, query: ConfigQuery) -> list[ConfigEntry]:
         """A setting of this broker, under each of its names that is asked for."""
@@ -144,7 +152,9 @@ class DescribeConfigHandlers:
         if not names or (key in SHOWN_IF_SET and source == ConfigSource.DEFAULT):
             return []
         config = self._services.config
-        spec, value = _setting(with_dynamic(config, {key: text}) if is_dynamic(key) else config, key)
+        spec, value = _setting(config, key)
+        if as_text(value) != text and is_dynamic(key):
+            spec, value = _setting(with_dynamic(config, {key: text}), key)
         entries = []
         for name, divisor in names:
             shown = value if divisor == 1 or value < 0 else value // divisor
