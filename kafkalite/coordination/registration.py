@@ -180,7 +180,7 @@ async def remember_brokers(coordinator: Coordinator, broker_ids: Collection[Brok
 
 
 async def forget_starts(coordinator: Coordinator, broker_id: BrokerId) -> bool:
-    """The broker is gone for good: nothing waits for it any more, whoever remembers it. False if it has never started. Raises the seam's errors."""
+    """The broker is gone for good: nothing waits for it any more, even if nodes remember it. False if it has never started. Raises the seam's errors."""
     path = paths.broker_starts(broker_id)
     try:
         data, _ = await retrying(lambda: coordinator.get(path))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.admin.disk_healing import disk_problems
 from kafkalite.config import BrokerConfig
@@ -15,8 +15,10 @@ from kafkalite.node.descriptor_watch import DescriptorWatch
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.posture import posture
+
+if TYPE_CHECKING:
+    from kafkalite.security.listener import ListenerSecurity
 
 
 class Malformed(Protocol):

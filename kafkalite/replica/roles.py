@@ -323,7 +323,7 @@ class Roles:
         partition.is_read_only = state.is_read_only
 
     def _become_leader(self, partition: Partition, state: PartitionState, *, may_have_led: bool) -> ErrorCode:
-        """`may_have_led`: in this epoch, in an earlier life of the replica."""
+        """`may_have_led`: in this epoch, before it was stopped, or the node restarted."""
         broker_id = self._identity()[0]
         if broker_id not in state.isr:
             _log.error("replica.leader_outside_isr", partition=str(partition.topic_partition), isr=list(state.isr))
@@ -378,7 +378,7 @@ class Roles:
     def _ask_for_later_epoch(self, partition: Partition, state: PartitionState) -> ErrorCode:
         """ZooKeeper was put back from an earlier time. If records of this epoch followed those of later ones in the log, its followers
         would cut what is committed; and a leader of this epoch may lack what was committed in later ones. Another leader's records of this very
-        epoch could not be told from its own. The controller chooses a leader in an epoch behind them."""
+        epoch could not be distinguished from its own. The controller chooses a leader in an epoch behind them."""
         self._hosted.demote(partition)
         self._take_state(partition, state)
         partition.leader_id = NO_LEADER

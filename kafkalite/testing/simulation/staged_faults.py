@@ -37,7 +37,7 @@ Stages = Callable[[str, Fault, ExitStack], Coroutine[Any, Any, None]]
 _PATIENCE_S, _LOOK_S = 20.0, 0.01
 #: What a copy of ZooKeeper puts back: assignments and states, and which nodes have ever started.
 _RESTORED = (f"{paths.TOPICS}/", f"{paths.BROKER_STARTS}/")
-#: The brokers that have a partition's records start so long after the others.
+#: The brokers that have a partition's records start this number of seconds after the others.
 _LAST_S = 3.0
 #: From a leader whose log is copied for so long that it can die meanwhile.
 _TRICKLE = Link(latency_min_ns=200_000_000, latency_max_ns=200_000_000)

@@ -371,6 +371,7 @@ def test_protocols_in_common_follow_members_that_change_come_back_and_leave() ->
     # One that names a protocol twice has it once.
     bench.join("again-a", first, protocols=(("sticky", b""), ("sticky", b""), ("range", b"")))
     assert refused("sticky")
+    bench.join("both-b", second, protocols=(("sticky", b""), ("range", b"")))
     bench.join("again-b", second, protocols=(("sticky", b""),))
     assert not refused("sticky")
     assert refused("range")

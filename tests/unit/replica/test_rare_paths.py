@@ -149,7 +149,7 @@ async def test_a_consumer_before_a_gap_waits_until_there_is_something_to_read(ma
     cluster = await make_cluster(1)
     cluster.create_topic("t", {0: (1,)})
     node = cluster.node(1)
-    state = cluster.decide(TP, leader=1, isr=(1,), epoch=0)
+    state = cluster.decide(TP, leader=1, isr=(1,), epoch=1)
     log = node.logs.placing.create(TP, state.topic_id, node.topic_config("t"))
     log.append_as_follower(batch(["a"], leader_epoch=0))
     log.append_as_follower(
