@@ -67,7 +67,7 @@ class FakeNode:
         self.hung = False
         #: The same for these requests only.
         self.unanswered: set[str] = set()
-        #: It has just started: so many of its next Metadata responses have neither brokers nor topics.
+        #: It has just started: this number of its next Metadata responses have neither brokers nor topics.
         self.empty_metadata = 0
         #: Appends that many produces, then cuts the connection instead of answering.
         self.cut_after_append = 0

@@ -124,13 +124,19 @@ async def test_offsets_by_topic_id(broker: Broker) -> None:
     assert await fetched(None) == [(known, [(1, 7, 0)])]
 
 
+async def _transactional(client: Any) -> Any:
+    """The answer that gives the transactional id "x" its producer id."""
+    while (started := await client.ask(wire.InitProducerIdRequest("x", 600_000), 4)).error_code:
+        await client.ask(wire.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    return started
+
+
 async def test_offsets_of_a_transaction_by_topic_id(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()
     known = await topic_id(client, "t")
     await coordinated(client, "g")
-    while (started := await client.ask(wire.InitProducerIdRequest("x", 600_000), 4)).error_code:
-        await client.ask(wire.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    started = await _transactional(client)
     request = wire.TxnOffsetCommitRequest
     parts = [request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")]
     topics = [request.TxnOffsetCommitRequestTopic("", each, parts) for each in (known, _NOBODYS)]
@@ -147,8 +153,7 @@ async def test_the_errors_of_offsets_in_a_transaction_by_version(broker: Broker)
     client = await broker.client()
     known = await topic_id(client, "t")
     await coordinated(client, "g")
-    while (started := await client.ask(wire.InitProducerIdRequest("x", 600_000), 4)).error_code:
-        await client.ask(wire.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    started = await _transactional(client)
     beat = wire.ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 60_000, ["t"], topic_partitions=[])
     joined = await client.ask(beat, 1)
     assert joined.error_code == 0

@@ -57,7 +57,7 @@ class EpochMember:
 
 
 class Committer(NamedTuple):
-    """Who commits offsets. Generation -1: a client that assigns partitions itself, or an administrator.
+    """The sender of an offset commit. Generation -1: a client that assigns partitions itself, or an administrator.
 
     generation: or the member epoch. producer: id and epoch, if this is part of a transaction. knows_epochs: the request's version has
     a member epoch, and its client the error of a wrong one.
