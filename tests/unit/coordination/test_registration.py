@@ -45,9 +45,8 @@ def test_nodes_that_start_together_make_the_layout_whatever_gets_lost(world: Wor
         for path in reversed(paths.PERSISTENT):
             world.zk.poke(Delete(path))
 
-    for fate in (Fate.LOSE_REPLY, Fate.LOSE_REQUEST):
-        for after in range(len(paths.PERSISTENT) + 4):
-            world.run(main(fate, after))
+    for after in range(len(paths.PERSISTENT) + 4):
+        world.run(main((Fate.LOSE_REPLY, Fate.LOSE_REQUEST)[after % 2], after))
 
 
 @in_world

@@ -77,5 +77,8 @@ async def test_a_member_that_holds_up_acks_is_reported_before_it_leaves_the_isr(
     assert (problem.what, problem.subject) == ("partition.waits", "t-0")
     assert problem.detail == "t-0: records wait for replicas that do not fetch them: 3"
     assert 29_000 < node.env.clock.wall_ms() - problem.since_ms < 60_000
-    await cluster.command(3, cluster.decide(TP, leader=1, isr=(1, 2, 3), epoch=2, replicas=(1, 2, 3)))
+    later = cluster.decide(TP, leader=1, isr=(1, 2, 3), epoch=2, replicas=(1, 2, 3))
+    for number in (1, 3):
+        await cluster.command(number, later)
     await until(lambda: node.manager.describing.problems() == ())
+    assert cluster.state(TP).isr == (1, 2, 3)
