@@ -88,7 +88,7 @@ class AppendableLog(ReadableLog):
             buffers = view
         else:
             buffers = with_new_heads(view, batches, bases, leader_epoch, append_time)
-        epochs = ((leader_epoch, bases[0]),)
+        epochs = () if leader_epoch == self._epochs.cache.latest_epoch else ((leader_epoch, bases[0]),)
         return self._write(batches, bases, buffers, prepared, epochs, append_time)
 
     def begin_verification(
@@ -159,16 +159,16 @@ class AppendableLog(ReadableLog):
         """
         start, max_timestamp, total = self.log_end_offset, -1, 0
         config, local = self.config, self._local
-        self._epochs.add(epochs)
+        if epochs or self._epochs.unsaved:
+            self._epochs.add(epochs)
         interval = config.index_interval_bytes
         first = 0
         is_begun = False
         producers = self._producers
         try:
             if prepared is not None and prepared.completed:
-                local.segments[
-                    -1
-                ].aborted()  # it may have to be read, and the marker must not be written without its entry
+                # It may have to be read, and the marker must not be written without its entry.
+                local.segments[-1].aborted()
             while first < len(batches):
                 segment = local.segments[-1]
                 is_new, count = place_for(config, segment, batches, bases, first, append_time)
