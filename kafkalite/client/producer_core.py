@@ -15,9 +15,11 @@ Times are seconds on one monotonic clock that the caller passes in.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any
 
 from kafkalite.client.batching import ProducerBatch, record_bound
@@ -50,8 +52,24 @@ class Dispatch:
     """One produce request: these batches to this broker. `attempts` say which attempt of each batch this is."""
 
     node: BrokerId
-    batches: list[ProducerBatch]
-    attempts: list[int]
+    batches: list[ProducerBatch] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def is_full_for(self, batch: ProducerBatch, max_bytes: int) -> bool:
+        """Whether this batch has to go into another request."""
+        is_large = self.size_bytes + batch.size_bytes > max_bytes or len(self.batches) >= MAX_BATCHES_PER_REQUEST
+        return is_large and bool(self.batches)
+
+    def take(self, batch: ProducerBatch) -> ProducerBatch:
+        """Add a batch, whose next attempt this is; returns it."""
+        batch.closed = True
+        batch.node = self.node
+        batch.attempts += 1
+        self.batches.append(batch)
+        self.attempts.append(batch.attempts)
+        self.size_bytes += batch.size_bytes
+        return batch
 
 
 class _Partition:
@@ -69,6 +87,20 @@ class _Partition:
         self.producer_epoch = -1
         self.next_sequence = 0
         self.needs_new_epoch = False
+
+
+def _dispatch_to(
+    node: BrokerId,
+    partition: _Partition,
+    dispatches: dict[BrokerId, Dispatch | None],
+    has_room: Callable[[BrokerId], bool],
+) -> Dispatch | None:
+    """The request to the partition's leader that its next batch may be in; None: there is none now."""
+    if partition.in_flight and any(batch.node != node for batch in partition.in_flight):
+        return None
+    if node not in dispatches:  # asked once per node: thousands of partitions may wait for one
+        dispatches[node] = Dispatch(node) if has_room(node) else None
+    return dispatches[node]
 
 
 class ProducerCore:
@@ -174,74 +206,51 @@ class ProducerCore:
             Requests to send; when to ask again at the latest (None: only after an event); whether metadata is needed
             because a leader is not known.
         """
-        by_node: dict[BrokerId, Dispatch] = {}
-        sizes: dict[BrokerId, int] = {}
-        wake: float | None = None
+        dispatches: dict[BrokerId, Dispatch | None] = {}
+        wake = math.inf
         no_leader = False
-        room: dict[BrokerId, bool] = {}
         if self.needs_producer_id:
             return [], None, False
         for partition in self._busy.values():
             if not partition.queue:
                 continue
             ready_at = self._ready_at(partition, now)
-            if ready_at is None:
-                continue
             if ready_at > now:
-                wake = ready_at if wake is None else min(wake, ready_at)
+                wake = min(wake, ready_at)
                 continue
             node = leader_of(partition.key)
             if node is None:
                 no_leader = True
                 continue
-            if partition.in_flight and any(batch.node != node for batch in partition.in_flight):
+            dispatch = _dispatch_to(node, partition, dispatches, has_room)
+            if dispatch is None:
                 continue
-            # Asked once per node: thousands of partitions may wait for one.
-            has = room.get(node)
-            if has is None:
-                has = room[node] = has_room(node)
-            if not has:
-                continue
-            batch = partition.queue[0]
-            size = sizes.get(node, 0) + batch.size_bytes
-            if node in by_node and (
-                size > self.settings.max_request_bytes or len(by_node[node].batches) >= MAX_BATCHES_PER_REQUEST
-            ):
-                # Full: the next round, right after this one, goes on.
-                wake = now
-                continue
-            if not self._prepare(partition, batch):
-                continue
-            partition.queue.popleft()
-            partition.in_flight.append(batch)
-            batch.closed = True
-            batch.node = node
-            batch.attempts += 1
-            dispatch = by_node.setdefault(node, Dispatch(node, [], []))
-            dispatch.batches.append(batch)
-            dispatch.attempts.append(batch.attempts)
-            sizes[node] = size
-            # With a full queue the next batch may follow in the next round at once.
-            if partition.queue and self._ready_at(partition, now) is not None:
-                wake = now if wake is None else min(wake, now)
-        return list(by_node.values()), wake, no_leader
+            if dispatch.is_full_for(partition.queue[0], self.settings.max_request_bytes):
+                wake = now  # the next round, right after this one, goes on
+            elif self._prepare(partition, partition.queue[0]):
+                partition.in_flight.append(dispatch.take(partition.queue.popleft()))
+                # With a full queue the next batch may follow in the next round at once.
+                if partition.queue and self._ready_at(partition, now) < math.inf:
+                    wake = now
+        planned = [dispatch for dispatch in dispatches.values() if dispatch is not None and dispatch.batches]
+        return planned, None if wake == math.inf else wake, no_leader
 
-    def _ready_at(self, partition: _Partition, now: float) -> float | None:
-        """When the partition's first batch may be sent; None: not before something under way ends."""
+    def _ready_at(self, partition: _Partition, now: float) -> float:
+        """When the partition's first batch may be sent; inf: not before something under way ends."""
         batch = partition.queue[0]
         if not partition.in_flight:
             if batch.attempts:
                 return batch.retry_at
         elif len(partition.in_flight) >= self.settings.max_in_flight or partition.needs_new_epoch:
-            return None
+            return math.inf
         elif batch.attempts:
             # Sent again alone: only the oldest unfinished batch of the partition.
             if any(other.number < batch.number for other in partition.in_flight):
-                return None
+                return math.inf
             return batch.retry_at
         # While an older batch is on its second way, newer ones would only meet the gap that it left.
         elif self.settings.idempotent and any(other.attempts > 1 for other in partition.in_flight):
-            return None
+            return math.inf
         if len(partition.queue) > 1 or batch.number <= self._flush_up_to:
             return now
         if batch.size_bytes >= self.settings.batch_bytes:

@@ -50,6 +50,33 @@ def _invalid_topic(name: str) -> ApiError:
     return api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
+def _settle(
+    waiting: set[TopicPartition],
+    answers: Iterable[tuple[LeaderRequest, Any]],
+    take: Callable[[LeaderRequest, Any], Iterable[Outcome]],
+    is_passing: IsPassing,
+) -> KafkaliteError | None:
+    """Take what is done out of `waiting`. Returns the last error of the others; raises one that does not pass, when all answers are taken."""
+    last: KafkaliteError | None = None
+    failure: ApiError | None = None
+    for asked, answer in answers:
+        if isinstance(answer, KafkaliteError):
+            last = answer
+            if isinstance(answer, ApiError) and not is_retriable(answer.code):
+                failure = answer
+            continue
+        for key, code, text in take(asked, answer):
+            if code is ErrorCode.NONE:
+                waiting.discard(key)
+                continue
+            last = error = api_error(code, f"{key}: {text or code.name}")
+            if not is_passing(code):
+                failure = error
+    if failure is not None:
+        raise failure
+    return last
+
+
 class Router:
     """What both clients know of the cluster, and the flows that use it."""
 
@@ -167,23 +194,8 @@ class Router:
         while waiting:
             patience = wait_s + min(self.request_timeout_s, self._left(deadline))
             requests = tuple(request_of(node, part, patience) for node, part in self.by_leader(sorted(waiting)).items())
-            last: KafkaliteError | None = None
-            failure: ApiError | None = None
-            for asked, outcome in zip(requests, (yield ToLeaders(requests, patience, wait_s)), strict=True):
-                if isinstance(outcome, KafkaliteError):
-                    last = outcome
-                    if isinstance(outcome, ApiError) and not is_retriable(outcome.code):
-                        failure = outcome
-                    continue
-                for key, code, text in take(asked, outcome):
-                    if code is ErrorCode.NONE:
-                        waiting.discard(key)
-                        continue
-                    last = api_error(code, f"{key}: {text or code.name}")
-                    if not is_passing(code):
-                        failure = last
-            if failure is not None:
-                raise failure
+            outcomes = yield ToLeaders(requests, patience, wait_s)
+            last = _settle(waiting, zip(requests, outcomes, strict=True), take, is_passing)
             if not waiting:
                 return
             attempts += 1
