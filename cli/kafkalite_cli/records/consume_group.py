@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.client.admin.groups import Groups
@@ -28,6 +29,26 @@ class _Place(NamedTuple):
     key: TopicPartition
     next_offset: int
     is_shown: bool
+
+
+class _Share:
+    """A member's partitions in one generation: which records are read and not printed yet, and what is committed."""
+
+    def __init__(self, member: Membership, consumer: Consumer, committed: Mapping[TopicPartition, int]) -> None:
+        self._member = member
+        self._consumer = consumer
+        self._keys = member.partitions
+        self._committed = dict(committed)
+        self.unprinted: deque[_Place] = deque()
+
+    async def commit(self) -> bool:
+        """How far each partition is read and printed. Also where nothing was there to read: a group that begins at the end would miss
+        what comes before its next start. False: the group has moved on."""
+        waiting = {place.key: place.next_offset - 1 for place in reversed(self.unprinted)}
+        reached = {key: waiting.get(key, self._consumer.position(key)) for key in self._keys}
+        moved = {key: at for key, at in reached.items() if at is not None and at != self._committed.get(key)}
+        self._committed.update(moved)
+        return not moved or await self._member.commit(moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +104,7 @@ class GroupReading:
         committed = await member.committed()
         consumer.assign({key: committed.get(key, self.start) for key in keys})
         end = await ToTheEnd.of(self.client, consumer, keys, shown.timeout_s) if shown.exit_at_end else None
-        places: deque[_Place] = deque()
+        share = _Share(member, consumer, committed)
         printer.drop()
         loop = asyncio.get_running_loop()
         due = asyncio.Event()
@@ -92,31 +113,28 @@ class GroupReading:
         def is_over() -> bool:
             return stopped.is_set() or member.is_stale.is_set()
 
-        async def commit() -> bool:
-            """How far each partition is read and printed. Also where nothing was there to read: a group that begins at the end would miss
-            what comes before its next start. False: the group has moved on."""
-            waiting = {place.key: place.next_offset - 1 for place in reversed(places)}
-            reached = {key: waiting.get(key, consumer.position(key)) for key in keys}
-            moved = {key: at for key, at in reached.items() if at is not None and at != committed.get(key)}
-            committed.update(moved)
-            return not moved or await member.commit(moved)
-
         while left > 0 and not is_over():
-            if not places:
-                for record in await consumer.poll(max_records=min(left, 5000), timeout_s=0.2):
-                    is_shown = shown.has(record)
-                    printer.add([shown.show(record) if is_shown else b""])
-                    places.append(_Place(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
+            if not share.unprinted:
+                share.unprinted.extend(await self._read(consumer, printer, left))
             # The reader may take its time: meanwhile heartbeats go on, and the group can take the partitions.
             for _ in range(await printer.write(lambda: is_over() or due.is_set())):
-                left -= places.popleft().is_shown
-            at_end = end is not None and not places and end.is_reached()
+                left -= share.unprinted.popleft().is_shown
+            at_end = end is not None and not share.unprinted and end.is_reached()
             if at_end or due.is_set():
-                if not await commit():
+                if not await share.commit():
                     return left, False
                 due.clear()
                 loop.call_later(COMMIT_S, due.set)
             if at_end:
                 return left, True
-        await commit()
+        await share.commit()
         return left, False
+
+    async def _read(self, consumer: Consumer, printer: Printer, most: int) -> list[_Place]:
+        """The next records, which the printer gets: nothing of those that are not shown."""
+        places = []
+        for record in await consumer.poll(max_records=min(most, 5000), timeout_s=0.2):
+            is_shown = self.shown.has(record)
+            printer.add([self.shown.show(record) if is_shown else b""])
+            places.append(_Place(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
+        return places
