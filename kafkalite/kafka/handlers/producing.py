@@ -130,10 +130,24 @@ class ProduceHandlers:
             self._append(request, message, [(key, records)], {})
 
     def _producing(self, request: Request, message: wire.ProduceRequest) -> Steps[None]:
-        accepted: list[tuple[TopicPartition, Buffer]] = []
-        refused: dict[tuple[str, int], ProducedPartition] = {}
         if request.version >= _IDS_FROM:
             name_topics(self._services, message.topic_data)
+        accepted, refused = yield from self._sort_out(request, message)
+        costly, wrong = yield from self._costly(accepted)
+        if wrong:
+            accepted = [(key, records) for key, records in accepted if key not in wrong]
+            refused |= wrong
+        if costly:
+            self._prepare_first(request, message, accepted, refused, costly)
+        else:
+            self._append(request, message, accepted, refused)
+
+    def _sort_out(
+        self, request: Request, message: wire.ProduceRequest
+    ) -> Steps[tuple[list[tuple[TopicPartition, Buffer]], dict[tuple[str, int], ProducedPartition]]]:
+        """What may be appended as far as the request alone says, and the answers for the other partitions."""
+        accepted: list[tuple[TopicPartition, Buffer]] = []
+        refused: dict[tuple[str, int], ProducedPartition] = {}
         size = number = 0
         seen: set[TopicPartition] = set()
         twice: set[TopicPartition] = set()
@@ -148,29 +162,19 @@ class ProduceHandlers:
                 error = _error_of(request, message, name, records)
                 key = TopicPartition(name, partition.index)
                 if name:  # ids that no topic has would all be one
-                    if key in seen:
-                        twice.add(key)
-                    seen.add(key)
+                    (twice if key in seen else seen).add(key)
                 if error or records is None:
                     self._note_unknown(topic, partition.index, records, error)
                     refused[key] = ProducedPartition(name, partition.index, int(error), Offset(-1))
                 else:
                     accepted.append((key, records))
-
         if twice:
             # The answers would have one offset for both batches.
             accepted = [(key, records) for key, records in accepted if key not in twice]
             refused |= {key: ProducedPartition(*key, int(ErrorCode.INVALID_REQUEST), Offset(-1)) for key in twice}
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, size)
-        costly, wrong = yield from self._costly(accepted)
-        if wrong:
-            accepted = [(key, records) for key, records in accepted if key not in wrong]
-            refused |= wrong
-        if costly:
-            self._prepare_first(request, message, accepted, refused, costly)
-        else:
-            self._append(request, message, accepted, refused)
+        return accepted, refused
 
     def _note_unknown(
         self, topic: wire.ProduceRequest.TopicProduceData, partition: int, records: Buffer | None, error: ErrorCode
