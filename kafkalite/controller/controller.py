@@ -148,7 +148,6 @@ class Controller:
                 try:
                     await self._act_as_controller(coordinator, connectivity, candidate, won)
                 except ControllerMovedError as error:
-                    self.stats.resignations += 1
                     _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
                     self.history.record("", "controller.resigned", str(error))
                     await candidate.give_up()

@@ -43,7 +43,6 @@ class ControllerStats:
     #: By kind: reads, writes, transactions, conflicts.
     zk_ops: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
-    resignations: int = 0
     unclean_elections: int = 0
     leader_elections: int = 0
     #: From the arrival of an event until it is handled.

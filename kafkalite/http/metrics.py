@@ -74,6 +74,7 @@ METRICS = (
     Spec(_TOPICS + "failedproducerequests", COUNTER, "Partitions in produce requests that were refused at once"),
     Spec(_TOPICS + "totalfetchrequests", COUNTER, "Partitions in fetch requests of consumers"),
     Spec(_TOPICS + "failedfetchrequests", COUNTER, "Fetch requests of consumers in which a partition was refused"),
+    Spec("kafkalite_truncations_below_high_watermark", COUNTER, "Replicas on this node that were truncated below their high watermark: their leader lacks records that were committed"),
     Spec("kafkalite_producers_dropped", COUNTER, "Idempotent producers that replicas have forgotten to keep max.producer.ids or max.producer.ids.per.broker"),
     Spec("kafkalite_topic_bytes_in", COUNTER, "Bytes appended by producers on this node, while it has a replica of the topic", ("topic",)),
     Spec("kafkalite_topic_bytes_out", COUNTER, "Bytes sent to consumers by this node, while it has a replica of the topic", ("topic",)),
@@ -244,6 +245,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             ("failedfetchrequests", counters.failed_fetch_requests),
         ):
             yield single(_TOPICS + name, value)
+        yield single("kafkalite_truncations_below_high_watermark", counters.truncations_below_high_watermark)
         yield single("kafkalite_producers_dropped", counters.dropped_producers)
 
     def _logs(self) -> Iterator[Metric]:

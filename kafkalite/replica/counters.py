@@ -17,7 +17,6 @@ class Counters:
     isr_shrinks: int = 0
     isr_expands: int = 0
     failed_isr_updates: int = 0
-    fenced_high_watermarks: int = 0
     truncations_below_high_watermark: int = 0
     bytes_in: int = 0
     messages_in: int = 0

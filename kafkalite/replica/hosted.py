@@ -305,7 +305,6 @@ class HostedPartitions:
 
     def _withhold(self, partition: Partition) -> None:
         """Fenced: remember it until the lease is back."""
-        self.counters.fenced_high_watermarks += 1
         self._withheld[partition] = None
         if self._recheck is None:
             self._recheck = asyncio.get_running_loop().call_later(FENCE_RECHECK_S, self._release_withheld)

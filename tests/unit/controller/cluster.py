@@ -334,6 +334,11 @@ class Cluster:
         return None if state is None else (state.leader, state.isr, state.leader_epoch)
 
 
+def resignations(controller: Controller) -> int:
+    """How often it has resigned, as `admin history` shows it."""
+    return sum(event.what == "controller.resigned" for event in controller.history.of(""))
+
+
 async def running(cluster: Cluster, brokers: int = 3) -> None:
     """Brokers 1 to `brokers`, and a controller on 1 that has told them of each other."""
     for number in range(1, brokers + 1):

@@ -43,7 +43,7 @@ from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChanged
 from kafkalite.testing.simulated.zookeeper import Fate
 from kafkalite.testing.simulated.zookeeper_wire import Request, ZooKeeperWrite
 from tests.support.waiting import until
-from tests.unit.controller.cluster import Cluster, running
+from tests.unit.controller.cluster import Cluster, resignations, running
 
 T0 = TopicPartition("t", 0)
 
@@ -152,7 +152,7 @@ async def test_brokers_newer_epoch_makes_the_controller_look(cluster: Cluster) -
     cluster.zookeeper.poke(SetData(paths.CONTROLLER_EPOCH, b"7"))
     cluster.brokers[2].controller_epoch = 7
     cluster.create_topic("u", {0: (1,)})  # whatever it does next, it is found out
-    await until(lambda: controller.stats.resignations >= 1)
+    await until(lambda: resignations(controller) >= 1)
     await until(lambda: controller.is_active and controller.epoch == 8)
     await until(lambda: TopicPartition("u", 0) in cluster.brokers[2].metadata)
 
@@ -180,7 +180,7 @@ async def test_a_controller_whose_epoch_is_behind_what_brokers_follow_gets_a_lat
     cluster.create_topic("u", {0: (2,)})
     await until(lambda: controller.is_active and controller.epoch == 71)
     await until(lambda: TopicPartition("u", 0) in cluster.brokers[2].roles)
-    assert controller.stats.resignations == 1
+    assert resignations(controller) == 1
 
 
 async def test_health_names_the_error_with_which_a_broker_refuses_a_command(cluster: Cluster) -> None:
