@@ -22,6 +22,7 @@ from kafkalite.coordinators.groups.decisions.classic.events import (
     JoinRequest,
     StoreGroup,
     SyncAnswer,
+    SyncRequest,
 )
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
@@ -198,25 +199,13 @@ class GroupCoordinator:
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix[:_MAX_PREFIX]}-{uuid.UUID(int=self._services.random.getrandbits(128), version=4)}"
 
-    def sync(
-        self,
-        group_id: str,
-        token: Callable[[SyncAnswer], None],
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        protocol_type: str | None,
-        protocol: str | None,
-        assignments: Mapping[str, bytes],
-    ) -> None:
+    def sync(self, group_id: str, request: SyncRequest) -> None:
+        """`request.token` is called with the SyncAnswer."""
         entry = self._need(group_id)
         if entry.consumer is not None:
-            self.consumers.sync(entry, token, member_id, instance_id, generation, protocol_type, protocol)
-            return
-        effects = entry.group.sync(
-            token, member_id, instance_id, generation, protocol_type, protocol, assignments, self._now()
-        )
-        self._perform(entry, effects)
+            self.consumers.sync(entry, request)
+        else:
+            self._perform(entry, entry.group.sync(request, self._now()))
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         entry = self._need(group_id)

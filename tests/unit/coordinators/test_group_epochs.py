@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups.decisions.classic.events import SyncRequest
 from kafkalite.coordinators.groups.decisions.consumer import classic_members
 from kafkalite.coordinators.groups.decisions.consumer import heartbeats as consumer
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
@@ -69,9 +70,10 @@ def test_a_member_of_the_classic_protocol_goes_on_until_there_is_a_new_target() 
     for record in (MemberMetadata("m", member), CurrentAssignment("m", member), GroupEpoch(3), TargetEpoch(2)):
         group.apply(record)
     assert classic_members.heartbeat(group, "m", None, 2, now=0) is ErrorCode.NONE
-    assert classic_members.sync(group, "m", None, 2, "consumer", "range", now=0) == group.members["m"]
+    request = SyncRequest("token", "m", None, 2, "consumer", "range", {})
+    assert classic_members.sync(group, request, now=0) == group.members["m"]
     group.apply(TargetEpoch(3))
     assert classic_members.heartbeat(group, "m", None, 2, now=0) is ErrorCode.REBALANCE_IN_PROGRESS
     with pytest.raises(ApiError) as refused:
-        classic_members.sync(group, "m", None, 2, "consumer", "range", now=0)
+        classic_members.sync(group, request, now=0)
     assert refused.value.code is ErrorCode.REBALANCE_IN_PROGRESS

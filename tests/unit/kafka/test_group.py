@@ -14,6 +14,7 @@ from kafkalite.coordinators.groups.decisions.classic.events import (
     JoinRequest,
     StoreGroup,
     SyncAnswer,
+    SyncRequest,
 )
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember, GroupState
@@ -67,7 +68,7 @@ class Bench:
             "protocol": "range",
             "assignments": {},
         }
-        self.take(self.group.sync(token, member_id, now=self.now, **(values | fields)))
+        self.take(self.group.sync(SyncRequest(token=token, member_id=member_id, **(values | fields)), self.now))
         return self.answers.get(token)
 
     def store(self, error: ErrorCode = ErrorCode.NONE) -> None:

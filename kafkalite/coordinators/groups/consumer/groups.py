@@ -7,7 +7,13 @@ from contextlib import suppress
 from typing import ClassVar
 
 from kafkalite.coordinators.groups.assigned_groups import AssignedGroups, nothing
-from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.coordinators.groups.decisions.classic.events import (
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    SyncRequest,
+)
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.consumer import classic_members, heartbeats, migration
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState, tombstones
@@ -254,23 +260,14 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             with suppress(ApiError):  # the join was written, and has its answer; the next join tries again
                 self._downgrade(entry, group, set(), nothing)
 
-    def sync(
-        self,
-        entry: GroupEntry,
-        token: Callable[[SyncAnswer], None],
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        protocol_type: str | None,
-        protocol: str | None,
-    ) -> None:
-        """`token` is called with the SyncAnswer."""
-        group = entry.consumer
-        assert group is not None
-        member = classic_members.sync(group, member_id, instance_id, generation, protocol_type, protocol, self._now())
+    def sync(self, entry: GroupEntry, request: SyncRequest) -> None:
+        """`request.token` is called with the SyncAnswer."""
+        group, token = entry.consumer, request.token
+        assert group is not None and callable(token)
+        member = classic_members.sync(group, request, self._now())
         assignment = classic_members.assignment_bytes(member, self._topics.topic_name)
         assert member.classic is not None
-        name = protocol or member.classic.protocols[0][0]
+        name = request.protocol or member.classic.protocols[0][0]
 
         def finished(error: ErrorCode) -> None:
             token(SyncAnswer(token, error) if error else SyncAnswer(token, error, assignment, CONSUMER, name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
-from kafkalite.coordinators.groups.decisions.classic.events import JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.coordinators.groups.decisions.classic.events import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import Steps
@@ -71,13 +71,15 @@ class ClassicGroupHandlers:
         try:
             self._groups.sync(
                 message.group_id,
-                answered,
-                message.member_id,
-                message.group_instance_id,
-                message.generation_id,
-                message.protocol_type,
-                message.protocol_name,
-                {entry.member_id: entry.assignment for entry in message.assignments},
+                SyncRequest(
+                    answered,
+                    message.member_id,
+                    message.group_instance_id,
+                    message.generation_id,
+                    message.protocol_type,
+                    message.protocol_name,
+                    {entry.member_id: entry.assignment for entry in message.assignments},
+                ),
             )
         except ApiError as error:
             # This error would end a Java client. The rebalance ended with the earlier coordinator, so the member has to join again.
@@ -93,9 +95,8 @@ class ClassicGroupHandlers:
         except ApiError as error:
             if error.code is not _LOADING:
                 raise
-            answer = (
-                ErrorCode.NONE
-            )  # no client expects this error here, and the members are known again when the log is loaded
+            # No client expects this error here, and the members are known again when the log is loaded.
+            answer = ErrorCode.NONE
         return wire.HeartbeatResponse(0, int(answer))
 
     def leave(self, request: Request, message: wire.LeaveGroupRequest) -> Steps[wire.LeaveGroupResponse]:

@@ -92,5 +92,18 @@ class JoinRequest:
     user: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """What a SyncGroup says. `protocol_type`, `protocol`: None before version 5. `assignments`: the leader's, by member id."""
+
+    token: Token
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    assignments: Mapping[str, bytes]
+
+
 def refuse_join(request: JoinRequest, error: ErrorCode, member_id: str | None = None) -> JoinAnswer:
     return JoinAnswer(request.token, error, request.member_id if member_id is None else member_id)

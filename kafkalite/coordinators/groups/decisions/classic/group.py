@@ -16,9 +16,15 @@ KIP-429 (cooperative rebalancing needs nothing of the coordinator), KIP-814 (ski
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, StoreGroup, SyncAnswer, Token
+from kafkalite.coordinators.groups.decisions.classic.events import (
+    Effect,
+    JoinAnswer,
+    StoreGroup,
+    SyncAnswer,
+    SyncRequest,
+)
 from kafkalite.coordinators.groups.decisions.classic.joining import Joining
 from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember, GroupState
 from kafkalite.errors import ErrorCode
@@ -31,46 +37,32 @@ class Group(Joining):
 
     # --- SyncGroup ---
 
-    def sync(
-        self,
-        token: Token,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        protocol_type: str | None,
-        protocol: str | None,
-        assignments: Mapping[str, bytes],
-        now: int,
-    ) -> list[Effect]:
-        error = self._sync_error(member_id, instance_id, generation, protocol_type, protocol)
+    def sync(self, request: SyncRequest, now: int) -> list[Effect]:
+        error = self._sync_error(request)
         if error:
-            return [SyncAnswer(token, error)]
-        member = self.members[member_id]
+            return [SyncAnswer(request.token, error)]
+        member = self.members[request.member_id]
         self._touch(member, now)
         if self.state is GroupState.STABLE:
-            return [SyncAnswer(token, ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)]
+            return [SyncAnswer(request.token, ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)]
         effects: list[Effect] = []
         if member.sync_token is not None:
             effects.append(SyncAnswer(member.sync_token, ErrorCode.REBALANCE_IN_PROGRESS))
-        member.sync_token = token
-        if member_id == self.leader and not self.is_storing:
+        member.sync_token = request.token
+        if request.member_id == self.leader and not self.is_storing:
             self.is_storing = True
-            whole = {peer: assignments.get(peer, b"") for peer in self.members}
+            whole = {peer: request.assignments.get(peer, b"") for peer in self.members}
             effects.append(StoreGroup(self.generation, whole))
         return effects
 
-    def _sync_error(
-        self, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None, protocol: str | None
-    ) -> ErrorCode:
+    def _sync_error(self, request: SyncRequest) -> ErrorCode:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if error := self.check_member(member_id, instance_id):
+        if error := self.check_member(request.member_id, request.instance_id):
             return error
-        if generation != self.generation:
+        if request.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if protocol_type is not None and protocol_type != self.protocol_type:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if protocol is not None and protocol != self.protocol:
+        if request.protocol_type not in (None, self.protocol_type) or request.protocol not in (None, self.protocol):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         match self.state:
             case GroupState.EMPTY:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import check_room
-from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest
+from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest, SyncRequest
 from kafkalite.coordinators.groups.decisions.classic.rebalance import MAX_PROTOCOLS
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerOutcome, GroupSettings, advance, find
@@ -138,22 +138,14 @@ def find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) 
     return member
 
 
-def sync(
-    group: ConsumerGroup,
-    member_id: str,
-    instance_id: str | None,
-    generation: int,
-    protocol_type: str | None,
-    protocol: str | None,
-    now: int,
-) -> ConsumerMember:
+def sync(group: ConsumerGroup, request: SyncRequest, now: int) -> ConsumerMember:
     """A member asks for its assignment: the member. Raises ApiError."""
-    member = find_classic(group, member_id, instance_id)
+    member = find_classic(group, request.member_id, request.instance_id)
     assert member.classic is not None
-    if generation != member.epoch:
+    if request.generation != member.epoch:
         raise api_error(ErrorCode.ILLEGAL_GENERATION)
     names = [name for name, _ in member.classic.protocols]
-    if protocol_type not in (None, CONSUMER) or (protocol is not None and protocol not in names):
+    if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, *names):
         raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     times = group.expect(member.member_id)
     if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
