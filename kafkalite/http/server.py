@@ -169,50 +169,19 @@ class HttpServer:
         """Answer one request; whether the connection may carry another."""
         import h11
 
-        request: h11.Request | None = None
-        body = bytearray()
-        head = bytearray()
-        reads = 0
         self._waiting.pop(writer, None)
         self._waiting[writer] = None
         async with asyncio.timeout(_DEADLINE_S):
-            while True:
-                event = connection.next_event()
-                if event is h11.NEED_DATA:
-                    data = await reader.read(_READ_BYTES)
-                    reads += 1
-                    if reads > 1 and self._turns is not None:  # however fast they send: one piece per turn of the loop
-                        await self._turns.take((peer.host, peer.port))
-                    if request is None:
-                        head += data
-                    if request is None and _lines(head) > _MAX_HEAD_LINES:
-                        _write(writer, _response(connection, _TOO_MANY_HEADERS, is_whole=True))
-                        return False
-                    connection.receive_data(data)
-                elif isinstance(event, h11.Request):
-                    request = event
-                    if refusal := _unwanted(event, self._most_bytes(event)):
-                        _write(writer, _response(connection, refusal, is_whole=event.method != b"HEAD"))
-                        return False
-                    if connection.they_are_waiting_for_100_continue:
-                        go_on = h11.InformationalResponse(status_code=100, headers=[])
-                        _write(writer, connection.send(go_on) or b"")
-                elif isinstance(event, h11.EndOfMessage):
-                    break
-                elif isinstance(event, h11.Data):
-                    body += event.data
-                    if len(body) > self._most_bytes(request):
-                        _write(writer, _response(connection, _TOO_LARGE, is_whole=True))
-                        return False
-                elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
-                    return False
-        assert request is not None
+            received = await self._receive(connection, reader, writer, peer)
+        if received is None:
+            return False
+        request, body = received
         self._waiting.pop(writer, None)
         try:
             async with asyncio.timeout(_DEADLINE_S):
                 if self._turns is not None:
                     await self._turns.take((peer.host, peer.port))
-                page = await self._page(request, bytes(body), peer)
+                page = await self._page(request, body, peer)
         except TimeoutError:
             page = _TOO_SLOW
         _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
@@ -220,6 +189,48 @@ class HttpServer:
         async with asyncio.timeout(_DEADLINE_S):
             await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+
+    async def _receive(
+        self, connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: HttpPeer
+    ) -> tuple[h11.Request, bytes] | None:
+        """The next request and its body; None: the peer is gone, or it was refused."""
+        import h11
+
+        request: h11.Request | None = None
+        body = bytearray()
+        head = bytearray()
+        reads = 0
+        while True:
+            event = connection.next_event()
+            if event is h11.NEED_DATA:
+                data = await reader.read(_READ_BYTES)
+                reads += 1
+                if reads > 1 and self._turns is not None:  # however fast they send: one piece per turn of the loop
+                    await self._turns.take((peer.host, peer.port))
+                if request is None:
+                    head += data
+                if request is None and _lines(head) > _MAX_HEAD_LINES:
+                    _write(writer, _response(connection, _TOO_MANY_HEADERS, is_whole=True))
+                    return None
+                connection.receive_data(data)
+            elif isinstance(event, h11.Request):
+                request = event
+                if refusal := _unwanted(event, self._most_bytes(event)):
+                    _write(writer, _response(connection, refusal, is_whole=event.method != b"HEAD"))
+                    return None
+                if connection.they_are_waiting_for_100_continue:
+                    go_on = h11.InformationalResponse(status_code=100, headers=[])
+                    _write(writer, connection.send(go_on) or b"")
+            elif isinstance(event, h11.EndOfMessage):
+                assert request is not None
+                return request, bytes(body)
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > self._most_bytes(request):
+                    _write(writer, _response(connection, _TOO_LARGE, is_whole=True))
+                    return None
+            elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+                return None
 
     def _most_bytes(self, request: h11.Request | None) -> int:
         """Of the body."""
