@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import click
 
-from kafkalite.admin.decisions.decommissioning import replace_broker, shares_rack
+from kafkalite.admin.decisions.decommissioning import Replacement, replace_broker, shares_rack
 from kafkalite.client.admin.configs import ConfigResource, alter_configs, describe_configs
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, CORDONED, DRAINING, state_of
@@ -362,7 +362,7 @@ def replace(
             assignment = {partition: ends.get(partition, replicas) for partition, replicas in assignment.items()}
             made = replace_broker(gone, fresh, assignment)
             under_way = {TopicPartition(each.topic, each.partition): each.target for each in begun}
-            _report(gone, fresh, made.targets, made.kept, len(begun), racks, assignment, out)
+            _report(gone, fresh, made, len(begun), racks, assignment, out)
             if dry_run or not (made.targets or begun):
                 return
             if not made.targets:
@@ -393,13 +393,13 @@ async def _assignment(
 def _report(
     gone: BrokerId,
     fresh: BrokerId,
-    targets: Mapping[TopicPartition, Replicas],
-    kept: tuple[TopicPartition, ...],
+    made: Replacement,
     begun: int,
     racks: Mapping[BrokerId, str | None],
     assignment: Mapping[TopicPartition, Replicas],
     out: Output,
 ) -> None:
+    targets, kept = made.targets, made.kept
     doubled = shares_rack(targets, racks, assignment)
     value = {
         "old": gone,

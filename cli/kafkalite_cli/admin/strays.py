@@ -72,7 +72,7 @@ async def remove_stray(cli: Invocation, path: str, broker: int, *, yes: bool) ->
       kafkalite admin disk strays remove /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3 --yes
     """
     confirm(f"Remove {path} of broker {broker}, even if no other copy of its records is known?", yes=yes)
-    await _order(cli, path, broker, "remove", "is removed")
+    await _alter(cli, path, broker, "remove", "is removed")
 
 
 @strays.command("restore")
@@ -90,12 +90,12 @@ async def restore_stray(cli: Invocation, path: str, broker: int) -> None:
     \b
       kafkalite admin disk strays restore /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3
     """
-    await _order(cli, path, broker, "restore", "is the log of its replica again")
+    await _alter(cli, path, broker, "restore", "is the log of its replica again")
 
 
-async def _order(cli: Invocation, path: str, broker: int, action: str, done: str) -> None:
+async def _alter(cli: Invocation, path: str, broker: int, action: str, done: str) -> None:
     async with cli.connect() as client:
-        order = AlterStrayRequest(path, action)
-        answer = await answer_of(client, broker, order, AlterStrayResponse, cli.timeout_s)
+        request = AlterStrayRequest(path, action)
+        answer = await answer_of(client, broker, request, AlterStrayResponse, cli.timeout_s)
     refuse(answer.error, answer.message)
     cli.out.value({"broker_id": broker, "path": path, "action": action}, f"broker {broker}: {path} {done}")

@@ -67,7 +67,7 @@ def create(
       kafkalite admin backup create /backup/monday
       kafkalite admin backup create /backup/orders --pattern 'orders[.].*' --limit 20MB
     """
-    from kafkalite_cli.admin.backup.create import Choice, create
+    from kafkalite_cli.admin.backup.create import Selection, create
 
     keep_from_others()
     parse_pattern(pattern or "", "--pattern")
@@ -77,7 +77,7 @@ def create(
             return await create(
                 client,
                 directory,
-                Choice(tuple(sorted(set(topics))), pattern, not no_groups),
+                Selection(tuple(sorted(set(topics))), pattern, not no_groups),
                 limit=limit,
                 parallel=parallel,
                 timeout_s=cli.timeout_s,

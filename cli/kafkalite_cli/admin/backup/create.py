@@ -51,7 +51,7 @@ _NOT_FOR_US = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """What is copied. No topics and no pattern: all topics whose names do not begin with "__"."""
 
     topics: tuple[str, ...]
@@ -62,7 +62,7 @@ class Choice:
 async def create(
     client: AsyncClient,
     root: Path,
-    choice: Choice,
+    selection: Selection,
     *,
     limit: int | None,
     parallel: int,
@@ -70,7 +70,7 @@ async def create(
     is_shown: bool,
 ) -> Manifest:
     """Copy; go on where an earlier run stopped. Raises BackupError, ApiError, RpcError, OSError."""
-    plan = await _plan(client, root, choice, timeout_s)
+    plan = await _plan(client, root, selection, timeout_s)
     total = sum(part.end - part.start for topic in plan.topics for part in topic.partitions)
     pace = Pace("copied", total, limit=limit, is_shown=is_shown)
     done: dict[TopicPartition, BackedPartition] = {}
@@ -100,12 +100,12 @@ def _now(client: AsyncClient) -> str:
     return datetime.fromtimestamp(client.clock.wall_ms() / 1000, UTC).isoformat(timespec="seconds")
 
 
-async def _plan(client: AsyncClient, root: Path, choice: Choice, timeout_s: float) -> Manifest:
+async def _plan(client: AsyncClient, root: Path, selection: Selection, timeout_s: float) -> Manifest:
     """What the first run has found, or, in an empty directory, what there is now."""
     plan = _plan_in(root)
     metadata = await client.metadata(timeout_s=timeout_s)
     now = {topic.topic: topic for topic in metadata.topics}
-    wanted = dataclasses.asdict(choice) | {"topics": list(choice.topics)}
+    wanted = dataclasses.asdict(selection) | {"topics": list(selection.topics)}
     if plan is not None:
         if plan.cluster_id != metadata.cluster_id:
             raise ConfigError(f"{root}: this backup was begun from another cluster ({plan.cluster_id})")
@@ -115,8 +115,8 @@ async def _plan(client: AsyncClient, root: Path, choice: Choice, timeout_s: floa
             )
         _check_same(plan, now)
         return plan
-    names = _chosen(choice, now)
-    groups, notes = await _groups(client, names, timeout_s) if choice.groups else ((), [])
+    names = _chosen(selection, now)
+    groups, notes = await _groups(client, names, timeout_s) if selection.groups else ((), [])
     acls, quotas = await _acls(client, notes, timeout_s), await _quotas(client, notes, timeout_s)
     # After the groups: what a group has committed is then in the backup.
     topics = tuple([await _topic(client, now[name], timeout_s) for name in names])
@@ -143,20 +143,20 @@ def _plan_in(root: Path) -> Manifest | None:
     return plan
 
 
-def _chosen(choice: Choice, now: dict[str, TopicMetadata]) -> list[str]:
+def _chosen(selection: Selection, now: dict[str, TopicMetadata]) -> list[str]:
     """Raises ApiError: there is no such topic."""
-    unknown = sorted(set(choice.topics) - now.keys())
+    unknown = sorted(set(selection.topics) - now.keys())
     if unknown:
         raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {unknown[0]!r}")
-    matches = re.compile(choice.pattern or "").fullmatch
-    is_all = not choice.topics and choice.pattern is None
+    matches = re.compile(selection.pattern or "").fullmatch
+    is_all = not selection.topics and selection.pattern is None
     names = [
         name
         for name in sorted(now)
-        if name in choice.topics or (not name.startswith("__") and (is_all or (choice.pattern and matches(name))))
+        if name in selection.topics or (not name.startswith("__") and (is_all or (selection.pattern and matches(name))))
     ]
     if not names:
-        missing = "the cluster has no topics" if is_all else f"no topic matches {choice.pattern!r}"
+        missing = "the cluster has no topics" if is_all else f"no topic matches {selection.pattern!r}"
         raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, missing)
     for name in names:
         check_topic_name(name)
