@@ -161,7 +161,7 @@ class BrokerFailureDetector:
         found.add(broker.broker_id)
 
     def follow(self, registered: Mapping[BrokerId, BrokerInfo], suspected: Container[BrokerId] = ()) -> None:
-        """Watch exactly these lives of brokers; `suspected` are those who have to earn trust first."""
+        """Watch exactly these brokers, in these epochs; `suspected` are those that have to answer before they are trusted."""
         if self._timeout_s <= 0:
             return
         for id_ in sorted(self._watched.keys() - registered.keys()):
@@ -206,28 +206,32 @@ class BrokerFailureDetector:
             if watched.is_suspected:
                 left = self._timeout_s * watched.suspect_factor
             outcome = await watched.heartbeat.beat(left)
-            refused = outcome is ProbeOutcome.REFUSED
-            now = self._own_time.now()
-            if outcome is ProbeOutcome.ANSWERED:
-                watched.calm_answers = watched.calm_answers + 1 if now - began <= CALM_ANSWER_S else 0
-                watched.heard_at = now
-                watched.answers += 1
-                if watched.answers == 1:
-                    watched.answering_since = now
-                elif watched.is_suspected and now - watched.answering_since >= PROBATION_S:
-                    self._clear(watched, now)
-            else:
-                watched.answers = 0
-                watched.suspect_factor = 1 if refused else min(MAX_SUSPECT_FACTOR, 2 * watched.suspect_factor)
-                # Computed again: a failover may have begun during this request.
-                if not watched.is_suspected and (refused or now >= self._due(watched)):
-                    self._suspect(watched, "refuses connections" if refused else "does not answer", refused=refused)
-            if refused and watched.is_suspected:
+            self._take(watched, outcome, began)
+            if outcome is ProbeOutcome.REFUSED and watched.is_suspected:
                 await asyncio.sleep(self._interval_s)
             elif outcome is ProbeOutcome.ANSWERED:
                 await watched.heartbeat.pause(self._interval_s)
             else:
                 await asyncio.sleep(min(self._interval_s, _SOON_S))
+
+    def _take(self, watched: _Watched, outcome: ProbeOutcome, began: float) -> None:
+        """The outcome of a heartbeat that was sent at `began` (own time)."""
+        now = self._own_time.now()
+        if outcome is ProbeOutcome.ANSWERED:
+            watched.calm_answers = watched.calm_answers + 1 if now - began <= CALM_ANSWER_S else 0
+            watched.heard_at = now
+            watched.answers += 1
+            if watched.answers == 1:
+                watched.answering_since = now
+            elif watched.is_suspected and now - watched.answering_since >= PROBATION_S:
+                self._clear(watched, now)
+            return
+        refused = outcome is ProbeOutcome.REFUSED
+        watched.answers = 0
+        watched.suspect_factor = 1 if refused else min(MAX_SUSPECT_FACTOR, 2 * watched.suspect_factor)
+        # Computed again: a failover may have begun during this request.
+        if not watched.is_suspected and (refused or now >= self._due(watched)):
+            self._suspect(watched, "refuses connections" if refused else "does not answer", refused=refused)
 
     # --- suspicion -------------------------------------------------------------------------------------------
 
