@@ -42,7 +42,7 @@ SETTINGS = {
 }
 PROBE = "probe"
 WORKERS = 8
-#: A node may grow by so much between the first fifth of the run and its end: caches fill, topics are made.
+#: A node may grow by this between the first fifth of the run and its end: caches fill, topics are made.
 GROWTH_BYTES = 96 << 20
 #: An acknowledgement of the producer beside it, at worst: the nodes share their processors with the attacker.
 SLOWEST_ACK_S = 10.0

@@ -1,6 +1,6 @@
-"""A group of many librdkafka consumers in one process, told on stdin what to do; needs only confluent-kafka.
+"""A group of many librdkafka consumers in one process, with commands on stdin; needs only confluent-kafka.
 
-A line of JSON each way. `make`: create a topic. `start`: so many consumers join. `join`: one more. `leave`: one closes. Each is answered
+A line of JSON each way. `make`: create a topic. `start`: this number of consumers joins. `join`: one more. `leave`: one closes. Each is answered
 when every partition has exactly one owner and each consumer has some, with the seconds that it took. `wait`: the same without a change, with
 the seconds since the time given (for a member in another process that was killed). `end`: close all.
 """

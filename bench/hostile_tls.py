@@ -1,6 +1,6 @@
-"""Thousands of strangers on the TLS ports of one node: what they cost it, and what an honest producer feels.
+"""Thousands of unauthenticated peers on the TLS ports of one node: what they cost it, and what an honest producer feels.
 
-    python -m bench.hostile_tls [--strangers 3000] [--seconds 20] [--json FILE]
+    python -m bench.hostile_tls [--peers 3000] [--seconds 20] [--json FILE]
 
 Three nodes with SASL_SSL everywhere. A producer (acks=all, RF 3, 100 records a second) works through every wave: first nobody else;
 then half of a first message of TLS on each of that many connections, opened again whenever the node ends one; then whole handshakes
@@ -47,7 +47,7 @@ RATE = 100
 HALF_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 #: Opened at a time: more would only fill the kernel's queue.
 _AT_ONCE = 50
-#: Patience until all strangers have been there.
+#: Patience until all peers have been there.
 _UP_S = 180.0
 console = Console()
 
@@ -165,7 +165,7 @@ async def logins(endpoint: Endpoint, security: ClientSecurity, wave: Wave, stop:
 
 @dataclass(frozen=True)
 class Attack:
-    """What a process of strangers does. `kind`: half, silent or idle. `seconds`: after all have been there once."""
+    """What a process of unauthenticated peers does. `kind`: half, silent or idle. `seconds`: after all have been there once."""
 
     kind: str
     endpoint: Endpoint
@@ -174,7 +174,7 @@ class Attack:
     security: ClientSecurity
 
 
-async def strangers(attack: Attack) -> tuple[int, int]:
+async def peers(attack: Attack) -> tuple[int, int]:
     """Connections that are kept up for that time: (opened, most at once)."""
     host, port = attack.endpoint.host, attack.endpoint.port
     context = ssl.create_default_context(cafile=attack.security.truststore)
@@ -227,7 +227,7 @@ async def strangers(attack: Attack) -> tuple[int, int]:
 
 def _attack(attack: Attack) -> tuple[int, int]:
     """In a process of its own: what the attack costs the attacker is not to be measured."""
-    return asyncio.run(strangers(attack))
+    return asyncio.run(peers(attack))
 
 
 @contextlib.asynccontextmanager
@@ -277,7 +277,7 @@ async def run(directory: Path, count: int, seconds: float) -> list[dict[str, Any
 
 
 @click.command(help=__doc__)
-@click.option("--strangers", "count", default=3000, show_default=True, help="Connections at once in each wave.")
+@click.option("--peers", "count", default=3000, show_default=True, help="Connections at once in each wave.")
 @click.option("--seconds", default=20.0, show_default=True, help="How long each wave lasts.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the rows there, too.")
 def main(count: int, seconds: float, json_path: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""Faults of an ensemble of ZooKeeper servers: one is behind, cut off, deposed, put back, killed; nodes meet their own faults meanwhile.
+"""Faults of an ensemble of ZooKeeper servers: one is behind, cut off, not the leader any more, put back, killed; nodes meet their own faults meanwhile.
 
 Each is done and undone; after it all servers serve and all nodes run. `health` is asked while it lasts.
 """

@@ -1,4 +1,4 @@
-"""The dynamic settings of topics, brokers and the cluster: read, checked, written (any node)."""
+"""The dynamic settings of topics, brokers and the cluster: a broker's own are described, and what cannot hold is found."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class ReassignmentAdmin:
             except TooBigError:
                 reason = f"{len(new)} partitions do not fit into one znode: request them in parts"
                 raise api_error(ErrorCode.INVALID_REQUEST, reason) from None
-            _log.info("reassignment.ordered", partitions=len(new))
+            _log.info("reassignment.requested", partitions=len(new))
             return tuple(results), new
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 

@@ -149,7 +149,9 @@ class TopicAdmin:
             results += [_planned_result(plan, topic_id=NO_TOPIC_ID) for plan in planned]
         elif planned:
             await self._write(planned, results)
-        _log.info("topics.ordered", topics=len(planned), first=planned[0].name if planned else "", check=validate_only)
+        _log.info(
+            "topics.requested", topics=len(planned), first=planned[0].name if planned else "", check=validate_only
+        )
 
     async def _write(self, planned: Sequence[PlannedTopic], results: list[TopicResult]) -> None:
         zk = await self._session()

@@ -214,7 +214,7 @@ class Channels:
                     channel.connection = None
                 backoff = await self._back_off(backoff)
                 continue
-            if self._met_another_life(response):
+            if self._knows_another_epoch(response):
                 _log.info(
                     "controller.command_retried", broker=channel.broker.broker_id, kind=kind, error="STALE_BROKER_EPOCH"
                 )
@@ -230,7 +230,7 @@ class Channels:
         await asyncio.sleep(backoff * (0.5 + self._env.random.random() / 2))
         return min(backoff * 2, BACKOFF_MAX_S)
 
-    def _met_another_life(self, response: Message) -> bool:
+    def _knows_another_epoch(self, response: Message) -> bool:
         """Whether the broker knows another epoch of itself.
 
         A later one: its registration shows that, and closes this channel. None or an earlier one: ZooKeeper shows us its

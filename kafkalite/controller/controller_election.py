@@ -66,7 +66,7 @@ class ControllerElection:
         dead_sessions: Callable[[], Container[int]] = tuple,
         latest_epoch: Callable[[], ControllerEpoch] = lambda: ControllerEpoch(-1),
     ) -> None:
-        """`dead_sessions`: those of this node's earlier lives, which are surely over. `latest_epoch`: that brokers follow; ZooKeeper has an
+        """`dead_sessions`: those of this node's earlier processes, which are surely over. `latest_epoch`: that brokers follow; ZooKeeper has an
         earlier one if it was put back."""
         self._dead_sessions = dead_sessions
         self._latest_epoch = latest_epoch

@@ -274,7 +274,7 @@ async def _describe_owner(coordinator: Coordinator, path: str) -> str:
 async def until_spoilt(coordinator: Coordinator, broker_id: BrokerId) -> str:
     """Wait until our registration cannot be used any more, and say why; "" when the session is over.
 
-    Only a hand removes or overwrites it while the session lives; nobody would find this node again.
+    Nothing of ours removes or overwrites it during the session; nobody would find this node again.
     """
     path = paths.broker(broker_id)
     reason = ""

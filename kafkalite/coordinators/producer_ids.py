@@ -16,7 +16,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Blocks that are kept ready: one for each of the two listeners, which hand out ids independently.
+#: Blocks that are kept ready.
 SPARE_BLOCKS = 2
 _RETRY_S = 1.0
 

@@ -143,7 +143,7 @@ class DiskThreads:
         """Whether an operation that changes the disk has begun and not ended."""
         return self.syncs.changing + self.reads.changing + self.works.changing > 0
 
-    def begin_again(self) -> None:
+    def reuse(self) -> None:
         """The disk is back, and nothing hangs: what was found out about it is forgotten."""
         self.knows_nowait, self.is_abandoned = True, False
         for workers in (self.syncs, self.reads, self.works):

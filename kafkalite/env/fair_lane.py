@@ -18,7 +18,8 @@ _T = TypeVar("_T")
 
 
 class FairLane:
-    """
+    """Runs functions in threads, in the turns of their owners.
+
     Args:
         run: runs a function in a thread (Disk.run_blocking).
         at_once: functions under way at the same time.

@@ -34,7 +34,7 @@ class RealDisk:
         self._common = self._new_threads("")
         #: Directory with a slash at the end -> the threads of its disk.
         self._by_prefix: dict[str, DiskThreads] = {}
-        #: The same -> threads of earlier lives of the disk that were left behind.
+        #: The same -> threads from before the disk failed, which were left behind.
         self._left_behind: dict[str, list[DiskThreads]] = {}
         #: Directory -> where the kernel counts what its device completes.
         self._counters: dict[str, str] = {}
@@ -50,7 +50,7 @@ class RealDisk:
         prefix = f"{path.rstrip('/')}/"
         known = self._by_prefix.get(prefix)
         if known is not None and known.is_idle:
-            known.begin_again()
+            known.reuse()
             return
         if known is not None:  # threads that hang keep what they were given
             known.leave_behind()
@@ -70,13 +70,13 @@ class RealDisk:
 
     def outcome(self, path: str) -> DiskOutcome | None:
         threads = self._threads(path)
-        lives = [threads, *self._former(path, threads.mount)]
-        if not all(each.is_idle for each in lives):
+        everything = [threads, *self._former(path, threads.mount)]
+        if not all(each.is_idle for each in everything):
             return None
-        return DiskOutcome(any(each.syncs.has_failed for each in lives))
+        return DiskOutcome(any(each.syncs.has_failed for each in everything))
 
     def _former(self, path: str, mount: tuple[int, str] | None) -> list[DiskThreads]:
-        """Threads of earlier lives that work, or worked, on this very file system."""
+        """Threads that were left behind and work, or worked, on this very file system."""
         left = self._left_behind.get(f"{path.rstrip('/')}/", ())
         return [each for each in left if mount is not None and each.mount == mount]
 

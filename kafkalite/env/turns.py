@@ -32,9 +32,10 @@ async def result_of(steps: Generator[None, None, _T]) -> _T:
 
 
 class Turns:
-    """
+    """Slices of long computations on the loop, in the turns of their owners.
+
     Args:
-        monotonic: the clock.
+        monotonic: the clock, in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

@@ -65,7 +65,8 @@ class _User:
 
 
 class ClientInstances:
-    """
+    """All instances of a node.
+
     Args:
         most: instances of all users.
         most_series: of all instances.

@@ -41,7 +41,8 @@ _ALL = "*"
 
 
 class ClientMetrics:
-    """
+    """What clients push, and what is shown of it.
+
     Args:
         settings: all subscriptions, by name.
         now_ms: a monotonic clock, in ms.

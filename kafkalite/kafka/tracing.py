@@ -1,4 +1,4 @@
-"""Watches requests for clients that ask where their time goes. Nobody watches: one look at an empty list for each request."""
+"""Watches requests for clients that ask where their time goes. While nobody asks, it costs one look at an empty list per request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which batches of a producer a compaction keeps, if need be without their records: those that its sequence is known by.
 
-The rule: from the batches that a compaction leaves below the end of its range, a replica makes the producers again that were there at
+The rule: from the batches that a compaction leaves below the end of its range, a replica rebuilds the producers that were there at
 this end, with the batches that they may repeat. So it does not matter what becomes of the batches behind: they may not be replicated
 yet, and be truncated. If only a producer's newest batch in the whole log were kept (Kafka's rule), and that one were truncated, a
 replica that copied the compacted part would know an older sequence than the others, and refuse the producer's next batch once it led.

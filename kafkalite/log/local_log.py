@@ -324,7 +324,7 @@ class LocalLog:
                 source.remove()
             for entry in aborted:
                 cleaned.aborted().append(entry)
-            # The next start makes the transaction index again as long as it finds a .swap; after that it trusts the index.
+            # The next start rebuilds the transaction index as long as it finds a .swap; after that it trusts the index.
             if cleaned.transactions.save_durably():
                 self.disk.sync_dir(self.path)
             self.disk.rename(swap, cleaned.log_path)

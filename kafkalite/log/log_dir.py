@@ -204,7 +204,7 @@ class LogDir:
         self.is_incomplete = self._disk.exists(self._file(checkpoints.INCOMPLETE))
         self.clean = self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN))
         self.doubts.open(clean=self.clean, is_new=is_new, starts=starts)
-        # The marker of a clean stop is that of an earlier life.
+        # The marker of a clean stop is that of an earlier process.
         self.clean = self.clean and not self.doubts.is_behind
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)

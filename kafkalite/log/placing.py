@@ -40,7 +40,7 @@ class Placing:
         self._ahead: set[TopicPartition] = set()
 
     def doubt_ahead(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Logs that are missing, and that `create` is about to make again in doubt: one write of each directory for all of them. Where that
+        """Logs that are missing, and that `create` is about to recreate, in doubt: one write of each directory for all of them. Where that
         fails, `create` tries it again, and reports it. On the loop."""
         missing = [tp for tp in topic_partitions if tp not in self._pool.logs]
         for log_dir in self._pool.online() if missing else ():

@@ -116,7 +116,7 @@ def recover(
 
 
 class _Walk:
-    """Over one segment: makes again what is derived from its batches, up to the first one that is not sound."""
+    """Over one segment: rebuilds what is derived from its batches, up to the first one that is not sound."""
 
     def __init__(self, segment: Segment, epochs: LeaderEpochCache | None, floor_epoch: int, ceiling: int) -> None:
         self._segment = segment

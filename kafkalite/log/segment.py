@@ -77,7 +77,7 @@ class Segment:
         segment.size = segment.synced_size = file.size()
         file.close()
         segment.next_offset = next_offset
-        segment.indexes_synced = True  # by their writers; indexes that recovery makes again are not
+        segment.indexes_synced = True  # by their writers; indexes that recovery rebuilds are not
         if segment.size:
             segment.max_timestamp = None
         return segment

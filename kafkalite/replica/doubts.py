@@ -78,7 +78,7 @@ class DoubtfulReplicas:
             self.end(partition, "it has what its leader had")
 
     def on_metadata(self, broker_id: BrokerId) -> None:
-        """A leader of older code has added it to the ISR. (That may have been meant for its earlier life: a leader that answers with the
+        """A leader of older code has added it to the ISR. (That may have been meant for its earlier incarnation: a leader that answers with the
         start of its epoch is better evidence.)"""
         for key, partition in list(self._open.items()):
             if self._hosted.get(key) is not partition:

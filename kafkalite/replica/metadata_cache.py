@@ -94,7 +94,7 @@ class MetadataCache:
         return is_changed
 
     def learn_brokers(self, brokers: tuple[Broker, ...]) -> bool:
-        """Brokers named by a command: newer lives replace what is known, nobody is forgotten. Whether any was new."""
+        """Brokers named by a command: later broker epochs replace what is known, no broker is forgotten. Returns whether any was new."""
         is_changed = False
         for broker in brokers:
             if broker.broker_epoch > self.broker_epochs.get(broker.broker_id, NO_BROKER_EPOCH):

@@ -88,8 +88,8 @@ class Roles:
         self._logs.placing.doubt_ahead(lost)
 
     def _has_lost(self, state: PartitionState) -> bool:
-        """Whether a replica without a log here has lost it, has it on a disk that is offline, or may have had it in an earlier life: its leader
-        may take it into the ISR for that yet, until it has fetched. A replica that comes later, as in a move, had no earlier life in this epoch."""
+        """Whether a replica without a log here has lost it, has it on a disk that is offline, or may have had it before a restart: its leader
+        may take it into the ISR for that yet, until it has fetched. A replica that comes later, as in a move, was not here earlier in this epoch."""
         key = TopicPartition(state.topic, state.partition)
         is_outside = self._identity()[0] not in (*state.isr, *state.elr)
         may_be_taken_in = is_outside and (not self.has_begun or key in self._offline_from_the_start)
@@ -121,7 +121,7 @@ class Roles:
             was_stopped = key in self.stopped_high_watermarks
             if partition is None:
                 partition = self._start_replica(key, state)
-            if self._begins_again(partition, state) or self._has_better_stray(partition, state):
+            if self._must_be_recreated(partition, state) or self._has_better_stray(partition, state):
                 _log.warning("replica.begins_again", partition=str(key), log_end_offset=partition.log.log_end_offset)
                 self.stop(partition)
                 partition = None
@@ -225,7 +225,7 @@ class Roles:
             return StorageError(f"{key}: {stray.name} is its log again, and not opened yet", directory=stray.directory)
         return None
 
-    def _begins_again(self, partition: Partition, state: PartitionState) -> bool:
+    def _must_be_recreated(self, partition: Partition, state: PartitionState) -> bool:
         """Whether another replica, which is in sync, leads, and the log is an older copy of a compacted one, or an unfinished copy of what may
         be another leader's: it would never get tombstones that have gone (ADR 76). Outside of the ISR, as a replica on a disk that has
         failed (invariant F28)."""

@@ -92,8 +92,8 @@ ADVICE = {
         "missing records from a backup or from their source",
     ),
     "replica.offline": Advice(
-        "the node asks the controller to take the replica out of the ISR, then opens its log again if it is sound, or makes "
-        "it again from the leader",
+        "the node asks the controller to take the replica out of the ISR, then opens its log again if it is sound, or "
+        "recreates it from the leader",
         "see `admin disk list`: if the disk is full, make room (`disk.full` says how); if it is dead, replace it and run `admin disk "
         "online DIR --broker N`",
     ),

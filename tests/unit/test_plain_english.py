@@ -32,12 +32,14 @@ BANNED = {
     r"\b(?:unseat|depose)[sd]?\b": "replace, resign",
     r"\b(?:take|takes|took|taken|in|of|leave|leaves) office\b": "is elected; is the controller; resigns",
     r"\bstrangers?\b": "unauthenticated peer",
-    r"\bmade again\b": "recreated; rebuilt; repeated",
-    r"\b(?:earlier|another|this) life of\b": "incarnation; broker epoch",
+    r"\bma(?:de|kes?|king) (?:it |them |the [\w ]{1,30})?again\b": "recreated; rebuilt; repeated",
+    r"\b(?:earlier|another|new|newer|former) (?:life|lives)\b|\bthis life of\b": "incarnation; broker epoch; process",
+    r"\bby (?:itself|themselves)\b|\bof its own accord\b": "without a request; alone",
+    r"\border was wrong\b": "the arguments are invalid; the cluster rejects the request",
     r"\bmilliards?\b": "billions",
 }
 _RULES = [(re.compile(pattern), instead) for pattern, instead in BANNED.items()]
-ROOTS = ("README.md", "CONTRIBUTING.md", "docs", "kafkalite", "cli", "spark")
+ROOTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "kafkalite", "cli", "spark", "bench")
 #: Decisions are records of their time.
 EXEMPT = ("docs/adr/",)
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 PARTITIONS = 4
 DELIVERY_MS = 300_000
-#: A transactional call that takes longer is made again or given up.
+#: A transactional call that takes longer is repeated or given up.
 CALL_S = 60.0
 #: A final read of a topic that does not reach the end within this time is a finding.
 READ_S = 180.0

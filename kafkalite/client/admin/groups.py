@@ -1,4 +1,4 @@
-"""Consumer groups for our client: administration, and membership with the assignor "range"."""
+"""Groups of all four types for our client: lists, descriptions, offsets, deletion. Membership: `kafkalite.client.membership`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEANINGS = {
 }
 #: Types of ListGroups.
 CLASSIC, _MODERN, SHARE, _STREAMS = "classic", "consumer", "share", "streams"
-#: The state of a group that there is not.
+#: The state of a group that does not exist.
 _DEAD = "Dead"
 #: Group type -> what its groups are described by; classic ones by DescribeGroups.
 _DESCRIBED_BY = {
@@ -133,7 +133,7 @@ class Groups:
         return sorted(found, key=lambda row: row[1].group)
 
     async def describe(self, group: str) -> tuple[BrokerId, GroupDescription]:
-        """(coordinator, group). A group that there is not has the state Dead."""
+        """(coordinator, group). If there is no such group, its state is Dead."""
         node, answered = await self._classic(group)
         if answered.state == _DEAD:
             node, answered = await self._modern(group, node)

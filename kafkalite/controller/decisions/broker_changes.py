@@ -100,7 +100,7 @@ def _compare(state: ControllerState, event: BrokersChanged, *, cleared: Collecti
         for id_, info in state.suspects.items()
         if id_ in event.brokers and event.brokers[id_].broker_epoch == info.broker_epoch
     }
-    # Suspects that are gone now, or have come back as another life, are brokers that died like any other.
+    # Suspects that are gone now, or have come back with another epoch, are brokers that died like any other.
     state = dataclasses.replace(
         state, brokers={**state.brokers, **{i: s for i, s in state.suspects.items() if i not in held}}, suspects=held
     )

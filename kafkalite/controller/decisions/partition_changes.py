@@ -144,7 +144,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         state,
         partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
         accepted_loss=_accepted_losses(state.accepted_loss, decided),
-        offline_replicas=_without_those_that_begin_again(state, decided),
+        offline_replicas=_without_those_recreated(state, decided),
         doubts=_doubts(state, decided),
         elsewhere=_elsewhere(state, decided),
     )
@@ -233,7 +233,7 @@ def _accepted_losses(
     return accepted
 
 
-def _without_those_that_begin_again(
+def _without_those_recreated(
     state: ControllerState, decided: Mapping[TopicPartition, _Decided]
 ) -> Mapping[TopicPartition, frozenset[BrokerId]]:
     """One that cannot says so, and is offline again."""

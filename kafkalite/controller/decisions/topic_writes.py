@@ -103,7 +103,7 @@ def _progress(partition: TopicPartition, before: Topic, topic: Topic) -> list[Ef
     if now is None:
         return [Note("reassignment.done", str(partition), f"replicas {list(replicas)}")]
     if was is None or was.target != now.target:
-        return [Note("reassignment.ordered", str(partition), f"{list(now.origin)} -> {list(now.target)}")]
+        return [Note("reassignment.requested", str(partition), f"{list(now.origin)} -> {list(now.target)}")]
     if now.step and now.step != was.step:
         return [Note("reassignment.step", str(partition), f"{list(replicas)} -> {list(now.step)}")]
     return []

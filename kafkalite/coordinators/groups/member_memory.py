@@ -31,7 +31,8 @@ _TEXTS = ("member_id", "instance_id", "rack_id", "client_id", "client_host", "re
 
 
 class MemberMemory:
-    """
+    """Counts what members of groups say of themselves, by user.
+
     Args:
         counted: how much the members of each user take now.
     """

@@ -27,7 +27,8 @@ from kafkalite.security.requirements import REFUSALS, Need, Scope
 
 
 class ExtensionHandlers:
-    """
+    """Serves the extension API: decodes a request, checks its row of rights, encodes the answer.
+
     Args:
         coordinated: handlers of the requests that this node's coordinators serve; the node serves all others.
     """

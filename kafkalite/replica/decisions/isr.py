@@ -180,8 +180,8 @@ def propose(leader: PartitionLeader, isr: tuple[BrokerId, ...]) -> Proposal:
 
 
 def still_joining(proposal: Proposal, live_epochs: Mapping[BrokerId, BrokerEpoch]) -> Proposal:
-    """What to write now. If a replica that was to join has restarted since, none joins: its new life may have lost what the one
-    before had. The others are proposed again. The smaller ISR has its own ELR: it may be below min.insync.replicas."""
+    """What to write now. If a replica that was to join has restarted since, none joins: it may have lost what it had
+    before. The others are proposed again. The smaller ISR has its own ELR: it may be below min.insync.replicas."""
     if proposal.without_joining is None:
         return proposal
     if all(live_epochs.get(member) == epoch for member, epoch in proposal.joining.items()):

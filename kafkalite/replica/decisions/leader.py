@@ -29,7 +29,7 @@ class FollowerProgress:
 
     #: NO_OFFSET until its first fetch in this epoch.
     log_end_offset: Offset = NO_OFFSET
-    #: czxid of the follower's registration when it fetched last: a new one is a new life (invariant F15).
+    #: czxid of the follower's registration when it fetched last: a new one is a new incarnation (invariant F15).
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     #: The last time at which the follower had all that the leader had.
     last_caught_up_ms: int = NEVER_MS
@@ -176,7 +176,7 @@ def on_follower_fetch(
     """
     follower = leader.followers[replica_id]
     if follower.broker_epoch != broker_epoch:
-        if follower.broker_epoch != NO_BROKER_EPOCH:  # a new life: what the old one had says nothing (invariant F15)
+        if follower.broker_epoch != NO_BROKER_EPOCH:  # restarted: what it had before says nothing (invariant F15)
             follower.last_caught_up_ms = NEVER_MS
         follower.last_fetch_ms = NEVER_MS
         follower.last_fetch_leader_end_offset = NO_OFFSET

@@ -47,7 +47,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "lost": coordinators.connections_that_stay,
     "away": replication.fetching_is_in_sync,
     "fsync": storage.no_fsync,
-    "unregistered": replication.takes_commands_of_its_earlier_life,
+    "unregistered": replication.takes_commands_of_its_earlier_epoch,
     "refused": replication.refused_for_good,
     "notice": replication.notices_to_nobody,
     "vanished-markers": coordinators.markers_only_for_topics_that_are_there,

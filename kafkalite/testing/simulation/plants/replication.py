@@ -202,8 +202,8 @@ def fetching_is_in_sync(patch: Patch) -> None:
     patch(hosted.HostedPartitions, "advance", planted)
 
 
-def takes_commands_of_its_earlier_life(patch: Patch) -> None:
-    """A node that is not registered yet accepts commands for its earlier life, whose registration is still there."""
+def takes_commands_of_its_earlier_epoch(patch: Patch) -> None:
+    """A node that is not registered yet accepts commands for its earlier broker epoch, whose registration is still there."""
 
     def planted(self: Commands, controller_epoch: Any, broker_epoch: Any) -> ErrorCode:
         if controller_epoch < self.controller_epoch:
@@ -215,7 +215,7 @@ def takes_commands_of_its_earlier_life(patch: Patch) -> None:
 
 def refused_for_good(patch: Patch) -> None:
     """A command that meets a broker before ZooKeeper has answered its registration is not sent again."""
-    patch(Channels, "_met_another_life", lambda self, response: False)
+    patch(Channels, "_knows_another_epoch", lambda self, response: False)
 
 
 def remembers_replicas_outside(patch: Patch) -> None:
