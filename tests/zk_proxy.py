@@ -58,7 +58,7 @@ class FaultProxy:
         self.on_reply: Callable[[int, bytes], Do] = lambda xid, frame: Do.PASS
         self.connections: dict[Connection, None] = {}
         self.accepted = 0
-        #: Every reply to a connect request waits so long.
+        #: How long each reply to a connect request waits.
         self.delay_connect_s = 0.0
         self._open = asyncio.Event()
         self._open.set()

@@ -37,7 +37,7 @@ lack committed records, `1@7!` that they are gone, `1@7-` runs code that knows n
     tick
 
 A broker that a write newly elects has to be alive, not silent, and without a dead disk under the partition.
-Writes are applied to an imitation of ZooKeeper, so that a scenario tells what is durable, what is sent to whom, and
+Writes are applied to an imitation of ZooKeeper, so that a scenario shows what is durable, what is sent to whom, and
 in which order. Run with KAFKALITE_REWRITE=1 to rewrite the expectations; explain every change in the commit.
 """
 

@@ -130,7 +130,7 @@ def test_any_resource_agrees_with_asking_for_many(
     if operation in (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS):
         operation = Operation.READ
     authorizer = authorizer_with(rules, allow_if_none=allow_if_none)
-    # Names that the rules could tell apart: those that occur, longer ones under each prefix, and a stranger.
+    # Names that the rules could tell apart: those that occur, longer ones under each prefix, and one that no rule names.
     names = {binding.pattern.name for binding in rules if binding.pattern.name != "*"}
     names |= {f"{name}{end}" for name in set(names) for end in ("~", "a~", "b~", "c~", "bc~")} | {"stranger"}
     possible = any(

@@ -1,4 +1,4 @@
-"""What every election must promise, whoever is alive, restarted or leaving."""
+"""What every election must promise, whichever brokers are alive, restarted or leaving."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ TOPICS = {"a": "1,2,3/2,3,1", "b": "4,1/3,4,2/1", "c": "2,4,3"}
 
 
 class Model(Script):
-    """The imitation of ZooKeeper of the scenario files, plus brokers that carry out what they are told."""
+    """The imitation of ZooKeeper of the scenario files, plus brokers that carry out commands."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class Model(Script):
             last = self.last.get((self.topics[partition.topic].topic_id, partition))
             if before is None and last is not None:  # it had vanished
                 assert now.leader_epoch > last.leader_epoch
-                assert set(now.isr) <= set(last.isr), "a state that was made anew let somebody in"
+                assert set(now.isr) <= set(last.isr), "a state that was written again let somebody in"
         self.history = dict(self.znodes)
         self.last |= {(self.topics[each.topic].topic_id, each): now for each, now in self.znodes.items()}
         for topic_id, partition in list(self.last):

@@ -1,6 +1,6 @@
 """Random lives of one partition whose hosts also lose their power, against an oracle of what each replica has (ADR 16).
 
-`decide` is the controller, the leader's rules are the real ones; brokers refuse to lead as the real ones do. Whoever leads has
+`decide` is the controller, the leader's rules are the real ones; brokers refuse to lead as the real ones do. A replica that leads has
 every committed record, unless nobody is left that surely has.
 """
 
@@ -130,7 +130,7 @@ class Model(Script):
         return self.is_known(broker) and broker not in leader.committed_isr
 
     def is_known(self, broker: BrokerId) -> bool:
-        """A replica that has come back follows, and is taken in, only after the controller has named this life of it."""
+        """A replica that has come back follows, and is taken in, only after the controller has named its present incarnation."""
         info = self.brokers.get(broker)
         return info is not None and info == self.state.brokers.get(broker)
 

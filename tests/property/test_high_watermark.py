@@ -178,7 +178,7 @@ def agreement(one: list[int], other: list[int]) -> int:
 def replicas_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     """Two logs as they can be after leaders came and went: each copies from a leader or stays behind.
 
-    What a leader writes is named by its epoch; whoever copies from it first drops what the leader has not.
+    What a leader writes is named by its epoch; a replica that copies from it first drops what the leader has not.
     """
     logs: list[list[int]] = [[], [], []]
     for epoch in range(draw(st.integers(1, 7))):

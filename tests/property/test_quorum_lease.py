@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkalite.coordination.quorum_lease import QuorumLease
 
 TIMEOUT_S = 8.0
-#: The leader pings at least so often: half a tick, and a session is two ticks or more.
+#: Longest interval between the leader's pings: half a tick, and a session is two ticks or more.
 PING_S = TIMEOUT_S / 4
 
 delays = st.lists(st.sampled_from((0.0, 0.0, 0.0, 0.3, 1.0, 2.5, 9.0)), min_size=1, max_size=5)
@@ -23,7 +23,7 @@ class Ensemble:
 
     def __init__(self, delays: list[float], ping_every_s: float) -> None:
         self.now = 0.0
-        #: When the leader has last been told of the session.
+        #: When the leader last heard of the session.
         self.touched_at = 0.0
         self._delays = delays
         self._drawn = count()

@@ -41,7 +41,7 @@ LIMITS = (
 
 
 class MovingModel(Model):
-    """Brokers keep files until they are told to delete them, or find at an INIT that they should not have them."""
+    """Brokers keep files until a command deletes them, or find at an INIT that they should not have them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ def plan(*faults: Fault, **changes: Any) -> Plan:
 
 @pytest.mark.checklist("F28")
 def test_a_node_without_one_of_its_disks_does_not_lead_or_follow_with_an_empty_log_while_in_sync() -> None:
-    """All nodes crash; one comes back without a disk and was told to follow: it made an empty log and was in sync."""
+    """All nodes crash; one comes back without a disk and was commanded to follow: it made an empty log and was in sync."""
     result = Simulation(
         plan(
             Fault(5.0, FaultKind.CRASH_ALL, "all", 0.7),
@@ -101,7 +101,7 @@ def test_checkpoints_torn_by_a_loss_of_power_cut_no_record(seed: int) -> None:
 @pytest.mark.checklist(89)
 @pytest.mark.checklist(93)
 def test_disks_die_and_come_back_without_a_restart() -> None:
-    """Replicas move to the other disk by themselves; those that were alone in sync come back with their disk."""
+    """Replicas move to the other disk without an operator; those that were alone in sync come back with their disk."""
     seen: set[str] = set()
     for seed in range(1, 6):
         faults = [
@@ -173,7 +173,7 @@ def test_states_that_were_put_back_are_led_in_a_later_epoch(seed: int, crashed: 
 
 
 class MadeAgain(Simulation):
-    """The disk with a follower's replica dies; its leader has deleted the first records, so the replica that is made again begins with a fetch out of
+    """The disk with a follower's replica dies; its leader has deleted the first records, so the recreated replica begins with a fetch out of
     range. The leader hears nothing more of it until it has looked which replicas are in sync."""
 
     async def main(self) -> None:
@@ -194,7 +194,7 @@ class MadeAgain(Simulation):
         disk = self.world.host(self.follower).disk
         disk.fail(next(each for each in self.plan.log_dirs if f"{TRIMMED}-0" in disk.peek_names(each)))
         await self.until(
-            lambda: None if self.is_cut_off else "it is not made again", 60.0, "its first fetch is out of range"
+            lambda: None if self.is_cut_off else "it is not recreated", 60.0, "its first fetch is out of range"
         )
         for _ in range(
             int(self.plan.settings["replica.lag.time.max.ms"]) // 100

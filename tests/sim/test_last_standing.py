@@ -64,7 +64,7 @@ def one_by_one(seed: int) -> Plan:
 
 
 def without_the_controller(seed: int) -> Plan:
-    """The last one is in office as it comes back, and the office changes while the others return."""
+    """The last one is the controller as it comes back, and another one is elected while the others return."""
     first, second, last = nodes(seed)
     return plan(
         seed,
@@ -102,7 +102,7 @@ def test_nothing_acknowledged_is_lost(story: object, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_all_lose_their_power_one_after_the_other_comes_back(seed: int) -> None:
     """What was written had reached the disks, which nobody knows for certain: nobody leads until the last one is back and all
-    have said how far their logs go. Then the cluster is in sync again without a hand, and nothing is lost."""
+    have said how far their logs go. Then the cluster is in sync again without an operator, and nothing is lost."""
     faults = [
         Fault(9.0 + number / 1_000, FaultKind.POWER, nodes(seed)[number], 0.5 + 1.5 * number) for number in range(3)
     ]
@@ -203,7 +203,7 @@ def test_a_disk_that_no_node_can_read_at_its_start_is_waited_for(seed: int) -> N
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_an_older_copy_on_another_disk_does_not_lead(seed: int) -> None:
-    """A disk is away for a while, and its replicas are made again on the node's other one. Then all processes are killed, and the node is back
+    """A disk is away for a while, and its replicas are recreated on the node's other one. Then all processes are killed, and the node is back
     first, with the first disk and without the other one: it led with logs from before, though nobody had lost any power."""
     first, second, last = nodes(seed)
     faults = (

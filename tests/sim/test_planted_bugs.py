@@ -53,7 +53,7 @@ def plan(seed: int, *faults: Fault, flush_before_ack: bool = False) -> Plan:
 
 
 def patient(timeout_ms: int, one: Plan) -> Plan:
-    """With so long until a node that does not answer is suspected."""
+    """With this time until a node that does not answer is suspected."""
     return dataclasses.replace(one, settings={**one.settings, "broker.heartbeat.timeout.ms": timeout_ms})
 
 

@@ -264,7 +264,7 @@ class Emptied(Watched):
 
 
 def test_nobody_registers_in_a_zookeeper_that_has_lost_the_clusters_data() -> None:
-    """They did, and whoever took office told the others that there are no topics; health and describe said that all is well."""
+    """They did, and the next controller announced to the others that there are no topics; health and describe said that all is well."""
     simulation = Emptied(plan(1, 10.0, batches_per_s=5.0))
     held(simulation.run())
     assert simulation.left == []

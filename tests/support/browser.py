@@ -38,7 +38,7 @@ def _start_driver() -> tuple[subprocess.Popen[bytes], str]:
 
 
 class Browser:
-    """One window; a context manager. `width` and `height` in CSS pixels, `dark`: the scheme that pages are told."""
+    """One window; a context manager. `width` and `height` in CSS pixels, `dark`: the scheme that pages see."""
 
     def __init__(self, profile: Path, *, width: int, height: int, dark: bool = False) -> None:
         self._driver, port = _start_driver()

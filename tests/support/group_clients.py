@@ -23,7 +23,7 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
 from tests.support.group_world import REBALANCE_MS, SESSION_MS, World
 
-#: A topic as it is now, and a partition of it: a topic that was made again is another one.
+#: A topic as it is now, and a partition of it: a topic that was created again is another one.
 Place = tuple[TopicId, int]
 _AGAIN = {
     ErrorCode.NOT_COORDINATOR,

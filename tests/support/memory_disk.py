@@ -284,7 +284,7 @@ class MemoryDisk:
 
 
 class ManualClock:
-    """Implements kafkalite.env.seams.Clock; stands still unless told."""
+    """Implements kafkalite.env.seams.Clock; moves only when a test moves it."""
 
     def __init__(self, wall_ms: int = 1_000_000) -> None:
         self.now_ms = wall_ms

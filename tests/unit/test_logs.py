@@ -1,4 +1,4 @@
-"""Log lines: what a node's process writes by itself is what structlog wrote, and everybody else's lines go through structlog."""
+"""Log lines: what a node's process writes without structlog is what structlog wrote, and everybody else's lines go through structlog."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class Compacted(RuleBasedStateMachine):
 
     @rule(lost=st.booleans())
     def crash(self, *, lost: bool) -> None:
-        """With its recovery point lost, all of the log is checked, and everything that is derived is made again."""
+        """With its recovery point lost, all of the log is checked, and everything that is derived is rebuilt."""
         end, point = self.log.log_end_offset, self.log.recovery_point
         self.disk.process_crash()
         self.log = reopen(self.disk, recovery_point=0 if lost else point, **self.settings)

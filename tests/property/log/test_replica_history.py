@@ -323,7 +323,7 @@ class ReplicaHistory(RuleBasedStateMachine):
 
     @rule(lost=st.booleans())
     def crash(self, *, lost: bool) -> None:
-        """With its recovery point lost, all of the log is checked, and everything that is derived is made again."""
+        """With its recovery point lost, all of the log is checked, and everything that is derived is rebuilt."""
         point = 0 if lost else self.log.recovery_point
         self.disk.process_crash()
         self.log = reopen(self.disk, recovery_point=point, log_start_offset=self.start, **SETTINGS)

@@ -68,7 +68,7 @@ def test_partitions_added_later_go_on_in_the_same_pattern(
 ) -> None:
     brokers: dict[BrokerId, str | None] = dict.fromkeys(BrokerId(each) for each in range(count))
     factor = min(wanted, count)
-    rounds = (there - 1) // count  # so often the shift has grown already
+    rounds = (there - 1) // count  # how often the shift has grown already
     later = shifted(brokers, more, factor, start=start, shift=rounds, first_partition=there)
     assert later == shifted(brokers, there + more, factor, start=start, shift=0)[there:]
 

@@ -312,7 +312,7 @@ async def test_a_deleted_topic_can_be_created_again_at_once(cluster: Cluster) ->
 @pytest.mark.checklist(11)
 @pytest.mark.parametrize("is_kafkas", [False, True])
 async def test_a_topic_that_is_being_deleted(cluster: Cluster, *, is_kafkas: bool) -> None:
-    """Until live brokers have removed it the name is taken: who wants it is told why, who wants it gone is content."""
+    """Until live brokers have removed it the name is taken: a request to create it says why, a request to delete it succeeds."""
     made = await orders(cluster)
     assert (await create(made, NewTopic("t", partitions=1, replication_factor=1)))[0][0] == 0
     assert "being deleted" not in (await create(made, NewTopic("t", partitions=1, replication_factor=1)))[0][1]

@@ -1,4 +1,4 @@
-"""--client-config and KAFKALITE_CLIENT_CONFIG: what is taken, and what is told when it is wrong."""
+"""--client-config and KAFKALITE_CLIENT_CONFIG: what is accepted, and what the error says when it is wrong."""
 
 from __future__ import annotations
 

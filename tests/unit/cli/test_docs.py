@@ -26,7 +26,7 @@ def test_page_is_current(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == PAGES[name](), "run `make docs`"
 
 
-#: Whatever reads manual pages on this machine, and how it tells what is wrong with one.
+#: Whatever reads manual pages on this machine, and how it reports what is wrong with one.
 _READERS = {"man": ("-l", "--warnings"), "mandoc": ("-Tlint", "-Wwarning")}
 
 

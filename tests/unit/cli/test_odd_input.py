@@ -327,7 +327,7 @@ def test_a_plan_may_have_the_mark_of_windows(plan: str) -> None:
 
 
 async def test_a_plan_that_is_more_than_a_node_takes_of_a_client(plan: str, tmp_path: Path) -> None:
-    """Nodes cut a connection on which so much comes: that would look like a cluster in trouble."""
+    """Nodes cut a connection on which this much arrives: that would look like a cluster in trouble."""
     many = [{"topic": "t" * 200, "partition": number, "replicas": [1]} for number in range(50_000)]
     path = tmp_path / "many.json"
     path.write_text(json.dumps({"version": 1, "partitions": many}))

@@ -140,7 +140,7 @@ class Cluster:
         knows_epoch: bool = True,
         missing: Iterable[TopicPartition] = (),
     ) -> FakeBroker:
-        """Listen, then register; an earlier life of it is gone. Without `log_ends` it does not know that question. Its logs of `missing` are gone.
+        """Listen, then register; its earlier registration is gone. Without `log_ends` it does not know that question. Its logs of `missing` are gone.
 
         Without `knows_epoch` ZooKeeper's answer to the registration has not arrived: `learn_epoch` lets it arrive.
         """

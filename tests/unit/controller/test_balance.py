@@ -1,4 +1,4 @@
-"""Leaderships go back to the preferred replicas by themselves, where too many are elsewhere."""
+"""Leaderships go back to the preferred replicas without a request, where too many are elsewhere."""
 
 from __future__ import annotations
 

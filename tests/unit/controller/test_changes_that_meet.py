@@ -69,7 +69,7 @@ async def test_a_request_for_removal_ends_with_a_topic_that_vanishes(cluster: Cl
 
 
 async def test_a_notice_of_an_earlier_drain_is_void(cluster: Cluster) -> None:
-    """It was on its way while the request was withdrawn, records came, and the request was made again."""
+    """It was on its way while the request was withdrawn, records came, and the request was repeated."""
     await running(cluster)
     cluster.create_topic("t", dict.fromkeys(range(2), (1, 2)))
     await until(lambda: cluster.leader_and_isr("t", 1) is not None)

@@ -105,7 +105,7 @@ async def start_of_a_node(cluster: Cluster, partitions: int) -> Cost:
 
 
 async def measured(partitions: int) -> dict[str, Cost]:
-    """The cost of everything in a cluster of so many partitions."""
+    """The cost of everything in a cluster of this number of partitions."""
     cluster = Cluster()
     try:
         await running(cluster)

@@ -71,7 +71,7 @@ async def test_disjoint_move_with_default_limits(cluster: Cluster) -> None:
 
 @pytest.mark.checklist(8)
 async def test_an_order_of_nothing_is_removed(cluster: Cluster) -> None:
-    """Whoever looks whether reassignments are under way asks whether the znode is there."""
+    """Tools that want to know whether reassignments are under way ask whether the znode is there."""
     await running(cluster)
     cluster.create_topic("t", {0: (1, 2, 3)})
     await until(lambda: cluster.leader_and_isr("t") == (1, (1, 2, 3), 0))

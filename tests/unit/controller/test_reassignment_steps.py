@@ -167,7 +167,7 @@ def test_a_cancel_waits_for_who_can_come_back_and_for_nobody_else() -> None:
 
 
 def leftovers_of_moves(count: int, topic_id: str) -> ControllerState:
-    """Broker 1 is alive; so many replicas of a topic were moved away from it."""
+    """Broker 1 is alive; this number of replicas of a topic was moved away from it."""
     info = BrokerInfo(BrokerId(1), BrokerEpoch(1), Endpoint("host", 1), Endpoint("host", 2))
     replicas, gone = brokers([2, 3]), brokers([1])
     topic = Topic(

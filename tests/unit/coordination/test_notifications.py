@@ -118,7 +118,7 @@ async def test_a_notification_that_goes_while_two_tasks_read_is_no_error(world: 
 
 @in_world
 async def test_numbers_that_begin_again_are_seen(world: World) -> None:
-    """Somebody has removed the notifications and their parent. A node makes it again, and ZooKeeper counts from zero."""
+    """Somebody has removed the notifications and their parent. A node creates it again, and ZooKeeper counts from zero."""
     (ours, writer, writing), (theirs, reader, reading) = await joined(world, "n1"), await joined(world, "n2")
     task = world.loop.create_task(reading.follow(theirs))
     await write(writing, ours, range(20))

@@ -26,7 +26,7 @@ def test_the_layout_is_kafkas() -> None:
 
 
 def test_a_name_of_thousands_of_digits_is_a_stranger() -> None:
-    """int() refuses it with a ValueError, which ended every node that took office."""
+    """int() refuses it with a ValueError, which ended every node that was elected."""
     name = "9" * 5000
     assert paths.broker_ids(["7", name]) == ([7], [name])
     assert paths.decimal("2147483647") == 2147483647

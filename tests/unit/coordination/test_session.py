@@ -1,4 +1,4 @@
-"""One current session, always: what the node is told, when it must act as fenced, what is repeated."""
+"""One current session, always: what the node hears, when it must act as fenced, what is repeated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMEOUT_MS = 6_000
 
 
 class Node:
-    """A keeper, its task, and what it was told."""
+    """A keeper, its task, and what it reported."""
 
     def __init__(self, world: World, host: str = "a") -> None:
         self.keeper = SessionKeeper(world.env(host), "zk:2181", TIMEOUT_MS)

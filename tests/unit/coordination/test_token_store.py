@@ -37,7 +37,7 @@ SETTINGS = {
 
 
 class Node:
-    """One node's tokens, and those that it was told are gone."""
+    """One node's tokens, and those that it reports as gone."""
 
     def __init__(self, world: World, *, is_controller: bool = False, **settings: object) -> None:
         self.world = world

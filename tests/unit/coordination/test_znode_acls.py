@@ -141,7 +141,7 @@ async def test_a_node_without_set_acl_is_found() -> None:
     tree = _tree()
     await change(tree, is_open=False)
     assert await open_now(tree) == []
-    assert not tree.make("/brokers/ids/2", _OPEN), "a stranger cannot"
+    assert not tree.make("/brokers/ids/2", _OPEN), "without the identity it cannot"
     assert tree.make("/brokers/ids/2", _OPEN, _OWN)
     assert await open_now(tree) == ["/brokers/ids/2"]
     assert (await _left(tree)).changeable == ("/brokers/ids/2",)

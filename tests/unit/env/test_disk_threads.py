@@ -121,7 +121,7 @@ def a_former_life(disk: RealDisk, directory: str, work: Callable[[], None], bega
 
 
 def test_what_hung_begins_no_change_in_the_next_life_of_the_disk(tmp_path: Path) -> None:
-    """An operator brings the disk online while a thread of its former life hangs: it goes on later, and removed a new file."""
+    """An operator brings the disk online while a thread from before it failed hangs: it goes on later, and removed a new file."""
     disk, directory, goes_on, began = RealDisk(), str(tmp_path), threading.Event(), threading.Event()
     (tmp_path / "log").write_bytes(b"batches")
     refused: list[str | None] = []

@@ -159,7 +159,7 @@ async def test_certificates_and_tokens_over_tls(tmp_path: Path) -> None:
         assert await statuses(running, None, context()) == [401] * 4
         assert await statuses(running, None, context(authority.issue("prometheus"))) == [200, 200, 200, 404]
         assert await statuses(running, None, context(authority.issue("somebody"))) == [403] * 4
-        # Whoever logs in besides is who they say.
+        # With a login the user is the one of the login.
         assert await statuses(running, login("stranger"), context(authority.issue("prometheus"))) == [403] * 4
         assert await statuses(running, login("admin"), context()) == [200, 200, 200, 404]
         bearer = {"Authorization": "Bearer t0ken-of-the-scraper"}

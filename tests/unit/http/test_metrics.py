@@ -62,7 +62,7 @@ async def test_a_working_cluster_tells_every_metric() -> None:
         catalogue: set[str] = set().union(*(samples_of(spec.name, spec.kind) for spec in METRICS))
         seen = {name for samples in told.values() for name in samples if not name.startswith("process_")}
         assert seen <= catalogue
-        # Those that a healthy cluster in its first second has nothing to tell of.
+        # Those that a healthy cluster in its first second has no values for.
         quiet = {
             "kafkalite_health_problems",
             "kafkalite_client_metric",  # no administrator has subscribed to any

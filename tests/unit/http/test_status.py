@@ -269,7 +269,7 @@ def test_keys_of_top() -> None:
     assert second is not None and second.offset == 10
     third = turn(second, "\x1b[B", answer, 10)
     assert third is not None and third.offset == 20
-    assert turn(third, " ", answer, 10) == third  # there is no more
+    assert turn(third, " ", answer, 10) == third  # the end
     back = turn(third, "p", answer, 10)
     assert back == second
     filtered = turn(third, "s", answer, 10)
@@ -349,7 +349,7 @@ def _browse_in_trouble(profile: Path, url: str) -> None:
         browser.run("document.querySelector('#partitions tbody button').click()")
         name = browser.wait("document.body.dataset.why")
         led_there = _text(browser, "#why-body")
-        # A controller that took office after the election remembers the broker that went, not the election.
+        # A controller that was elected after the election remembers the broker that went, not the election.
         assert "What led there" in led_there
         assert "controller.elected" in led_there or "controller.broker.gone" in led_there
         assert str(name).rpartition("-")[0] in ("flights", "orders")

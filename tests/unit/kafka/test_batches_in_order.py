@@ -84,7 +84,7 @@ async def test_a_batch_that_has_nothing_to_ask_waits_behind_one_that_has(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first batch is verified, but waits behind large requests to be appended; the second one comes, and asks; the
-    first is appended, and opens the transaction; the third one has nothing to ask. It was judged before the second: out of order."""
+    first is appended, and opens the transaction; the third one has nothing to ask. It was checked before the second: out of order."""
     producer = await started(broker)
     verifier, partitions = broker.side.verifier, broker.services.partitions
     real_ask, real_produce = verifier._ask, partitions.produce

@@ -336,7 +336,7 @@ async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeyp
 
 async def test_no_name_of_a_client_makes_a_group_that_cannot_be_stored_or_described(broker: Broker) -> None:
     """20,000 bytes that are no UTF-8 became 60,000. Neither was the group's record a record, nor its description a response: the connection
-    of whoever asked was aborted."""
+    of the producer that asked was aborted."""
     client, other = await broker.client(), await broker.client()
     await coordinator(client, "g")
     for number, (group, instance_id) in enumerate((("g", None), ("h", "i" * 32_000))):

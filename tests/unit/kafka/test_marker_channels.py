@@ -25,7 +25,7 @@ from .conftest import Broker
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_connection_that_was_reset_while_idle_is_left(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """Nobody could be told of the end of a transaction any more, on that node, until this one restarted."""
+    """No leader heard of the end of a transaction any more, on that node, until this one restarted."""
 
     async def main() -> None:
         dialled = []

@@ -80,7 +80,7 @@ async def test_what_comes_behind_a_batch_for_an_unknown_id_has_to_wait_for_it(br
 
 
 async def test_two_topics_never_share_prepared_bytes(broker: Broker) -> None:
-    """A topic that is deleted and made again has the same name and another id."""
+    """A topic that is deleted and created again has the same name and another id."""
     client = await broker.client()
     request = wire.DeleteTopicsRequest
     for _ in range(2):

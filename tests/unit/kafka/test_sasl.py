@@ -450,7 +450,7 @@ async def test_what_is_refused_of_users(broker: Broker) -> None:
 
 
 async def test_a_connection_that_has_not_logged_in_makes_room_for_a_new_one() -> None:
-    """Or strangers that reconnect whenever they are closed would keep every user out."""
+    """Or unauthenticated peers that reconnect whenever they are closed would keep every user out."""
     broker = Broker(max_connections=3)
     broker.services.security["PLAINTEXT"] = listener_security()
     await broker.start()

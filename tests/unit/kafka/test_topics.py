@@ -73,7 +73,7 @@ async def test_create_topics(broker: Broker, version: int) -> None:
 async def test_a_topic_that_was_made_is_confirmed_without_its_settings_if_they_cannot_be_read(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
 ) -> None:
-    """Refused, the client would make it again, and be told that it is there already."""
+    """If it were refused, the client would repeat it, and hear that the topic exists."""
 
     async def refuse(*_: object) -> dict[str, str]:
         raise error()

@@ -27,7 +27,7 @@ VERSIONS, TASKS = 5, 2
 
 
 class Schedule:
-    """Yields to the loop a random number of times, so that whoever runs next is drawn from the seed."""
+    """Yields to the loop a random number of times, so that the next one to run is drawn from the seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -139,7 +139,7 @@ async def test_each_row_once_whatever_races(broker: Broker, monkeypatch: pytest.
         tasks.create_task(driver_that_dies(group, schedule))
         tasks.create_task(moving(group, schedule))
         tasks.create_task(driver(group, schedule))
-    await driver(group, schedule)  # whoever comes last finds everything decided, or does it
+    await driver(group, schedule)  # the last one finds everything decided, or does it
     # what an attempt that died has left open times out
     clock = broker.services.clock
     wall_ms, monotonic = clock.wall_ms, clock.monotonic

@@ -382,7 +382,7 @@ async def test_the_coordinator_is_another_node(make_broker: Any, version: int) -
 
 
 async def test_who_cannot_be_asked_is_asked_again(make_broker: Any) -> None:
-    """The producer is told to try again, whatever its age; the connection that broke is opened again."""
+    """The producer gets a retriable error, whatever its age; the connection that broke is opened again."""
     here, there = await make_broker(), await make_broker(transaction_state_log_num_partitions=1)
     producer = await started(there)
     await here.create("t")

@@ -52,7 +52,7 @@ async def test_an_append_is_not_refused_after_it_was_written() -> None:
 
 
 async def test_a_truncation_that_meets_damage_takes_the_log_out_of_service() -> None:
-    """The follower would try again for ever; out of service, it is made again from its leader."""
+    """The follower would try again for ever; out of service, it is recreated from its leader."""
     disk = MemoryDisk()
     log = await damaged(disk, segment_bytes=2_500)
     assert log.segment_count > 1

@@ -93,7 +93,7 @@ async def test_where_the_probe_goes_through_only_the_log_is_lost() -> None:
     await host.verdict()
     assert host.dead == [] and [each.path for each in manager.pool.dirs.values() if not each.online] == []
     assert manager.failures.restart_refusal(victim.topic_partition) == ""
-    assert host.disk.exists(victim.path), "nothing is renamed before the replica is made again"
+    assert host.disk.exists(victim.path), "nothing is renamed before the replica is recreated"
     again = manager.placing.create(victim.topic_partition, TOPIC_ID, CONFIG)
     assert not host.disk.exists(victim.path), "out of the way of the next start"
     assert any(name.endswith("-stray") for name in host.disk.listdir("/d2"))
@@ -149,7 +149,7 @@ async def test_a_disk_that_gives_back_other_bytes_is_dead(monkeypatch: pytest.Mo
 
 
 class SlowDisk(MemoryDisk):
-    """Answers when the device has completed so many operations; they are done whenever somebody asks."""
+    """Answers when the device has completed this number of operations; they are done whenever somebody asks."""
 
     def __init__(self, answers_after: int, *, at_work: bool) -> None:
         super().__init__()

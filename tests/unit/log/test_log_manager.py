@@ -17,7 +17,7 @@ from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
 class Host:
-    """A node's storage: one disk object, several log directories, and the failures that were told."""
+    """A node's storage: one disk object, several log directories, and the failures that were reported."""
 
     def __init__(self, *dirs: str) -> None:
         self.disk, self.clock = MemoryDisk(), ManualClock()
@@ -172,7 +172,7 @@ async def test_a_failed_directory_takes_only_its_own_logs_with_it() -> None:
         victim.append_as_leader(batch(["y"]), 1)
     lost = manager.failures.dir_failed(error.value)
     assert lost == sorted(log.topic_partition for log in logs if log.directory == "/d2")
-    assert manager.failures.dir_failed(error.value) == [], "told once"
+    assert manager.failures.dir_failed(error.value) == [], "reported once"
     assert host.failed == ["/d2"] and [each.path for each in manager.pool.dirs.values() if not each.online] == ["/d2"]
     assert sorted(manager.pool.offline_partitions) == lost
     assert {log.directory for log in manager.all()} == {"/d1", "/d3"}

@@ -81,7 +81,7 @@ async def test_its_high_watermark_and_its_start_are_remembered(host: Host) -> No
 
 
 async def set_aside(host: Host) -> LogManager:
-    """A replica whose log failed for good has been made again."""
+    """A replica whose log failed for good has been recreated."""
     manager = await host.manager()
     await a_failed_fsync(host, manager)
     manager.placing.create(T0, TOPIC_ID, CONFIG)

@@ -351,7 +351,7 @@ def test_a_deposed_leader_that_appended_nothing_forgets_its_epoch(disk: MemoryDi
 @pytest.mark.checklist(58)
 @pytest.mark.parametrize("bit", range(8 * 12))
 def test_no_flipped_bit_outside_the_crc_makes_a_reader_miss_records(disk: MemoryDisk, bit: int) -> None:
-    """Base offset and length of the middle batch: a reader is told of the damage there, and passes over nothing."""
+    """Base offset and length of the middle batch: a reader gets an error there, and passes over nothing."""
     log = make_log(disk)
     for number in range(3):
         log.append_as_leader(batch([f"{number}a", f"{number}b"]), 1)

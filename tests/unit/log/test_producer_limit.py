@@ -1,4 +1,4 @@
-"""A partition remembers `max.producer.ids` idempotent producers: whoever invents ids fills no memory, and no snapshot."""
+"""A partition remembers `max.producer.ids` idempotent producers: a client that invents ids fills no memory, and no snapshot."""
 
 from __future__ import annotations
 

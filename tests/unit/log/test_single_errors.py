@@ -24,7 +24,7 @@ async def host() -> AsyncIterator[Host]:
 
 @pytest.mark.parametrize("number", ERRNOS, ids=lambda number: errno.errorcode[number])
 async def test_one_error_of_one_file_costs_nothing(host: Host, number: int) -> None:
-    """It was set aside and deleted a minute later, whoever else had the records."""
+    """It was set aside and deleted a minute later, also if no other replica had the records."""
     manager = await host.manager()
     log = filled(manager)
     await log.flush()
@@ -111,7 +111,7 @@ async def test_a_log_whose_file_is_away_stays_where_it_is_and_goes_on_when_the_f
     assert manager.get(T0) is None and host.names() == ["t-0"], "not renamed: it may be the last copy"
     kept = manager.pool.failed(T0)
     assert kept is not None and victim in kept.reason and manager.opening.may_miss_logs() == "/d1"
-    assert manager.failures.restart_refusal(T0) == "", "where another replica is in sync, it may be made again"
+    assert manager.failures.restart_refusal(T0) == "", "where another replica is in sync, it may be recreated"
     await host.a_day_later(manager)
     assert host.names() == ["t-0"] and manager.removals.overdue() == []
     host.disk.entries[victim] = away
@@ -150,7 +150,7 @@ async def test_a_log_that_fails_again_waits_before_the_next_look(host: Host) -> 
         assert current is not None
         manager.failures.log_failed(an_error(current, errno.EIO))
         await host.verdict()
-    assert manager.get(T0) is None and manager.failures.restart_refusal(T0) == "", "it may be made again meanwhile"
+    assert manager.get(T0) is None and manager.failures.restart_refusal(T0) == "", "it may be recreated meanwhile"
     manager.opening.reopen_failed()
     assert manager.get(T0) is None
     host.clock.now_ms += 11_000

@@ -58,7 +58,7 @@ async def test_a_copy_that_was_away_does_not_take_the_place_of_one_that_got_furt
 async def test_a_copy_that_was_away_does_not_take_the_place_of_one_on_a_disk_that_is_offline_now(
     *, is_longer: bool
 ) -> None:
-    """A replica was made again on another disk, and joined the ISR; then that disk went offline, and the first one came back. Its log was
+    """A replica was recreated on another disk, and joined the ISR; then that disk went offline, and the first one came back. Its log was
     taken for the replica's, and led without what was acknowledged since."""
     host = Host("/d1", "/d2")
     manager = await host.manager()

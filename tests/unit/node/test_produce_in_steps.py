@@ -1,4 +1,4 @@
-"""Produce requests for so many partitions that their batches are not appended in one turn of the loop."""
+"""Produce requests for more partitions than one turn takes: their batches are not appended in one turn of the loop."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ async def test_tokens(tmp_path: Path) -> None:
 
 
 async def test_a_node_without_zookeeper_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads the change when it can; whoever has asked for the change gets the answer before."""
+    """It reads the change when it can; the client that has asked for the change gets the answer before."""
     monkeypatch.setattr(catching_up, "_WAIT_S", 1.0)
     async with pair(tmp_path) as (cluster, client, other):
         create = wire.CreateAclsRequest

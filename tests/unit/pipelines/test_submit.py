@@ -55,7 +55,7 @@ def test_an_error_of_a_submitted_pipeline_is_one_line_without_secrets(
 
 
 def test_secrets_are_in_a_file_and_not_in_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is on the host reads every process's command line."""
+    """Every user of the host can read every process's command line."""
     secret = {"spark.hadoop.fs.s3a.secret.key": "wJalr XUt=nFEMI\\n", "spark.x": "jdbc:postgresql://me:pä55@h/db"}
     plain = {"spark.executor.memory": "2g", "spark.sql.catalog.c.uri": "http://host:8181"}
     pipeline = Pipeline("p", {}, Source(("t",)), (), spark=secret | plain)

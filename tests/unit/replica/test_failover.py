@@ -392,7 +392,7 @@ async def test_describe_tells_what_each_replica_knows(three, until):
 
 
 async def test_replicas_are_described_in_steps(three, monkeypatch):
-    """Anybody may ask for them: 5,000 replicas held the loop for 50 ms, whoever asked."""
+    """Anybody may ask for them: 5,000 replicas held the loop for 50 ms, whichever client asked."""
     monkeypatch.setattr(describing, "_STEP", 1)
     manager = three.node(1).manager
     steps = manager.describing.describe(())

@@ -19,7 +19,7 @@ TP = TopicPartition("t", 0)
 @pytest.mark.checklist("F15")
 @pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_REPLY])
 async def test_a_repeated_proposal_leaves_out_who_has_restarted_since(make_cluster, until, fate):
-    """The write that lets it in has an unknown outcome; before it is repeated the follower is back as another life, which may
+    """The write that lets it in has an unknown outcome; before it is repeated the follower has restarted, and may
     have lost what the first one had."""
     cluster = await make_cluster(3, **QUICK)
     cluster.create_topic("t", {0: (1, 2, 3)})
@@ -127,7 +127,7 @@ async def test_who_is_taken_in_for_its_earlier_life_does_not_lead(make_cluster, 
 
 @pytest.mark.checklist("F15", "F28")
 async def test_a_replaced_disk_that_takes_its_replica_later_puts_it_in_doubt(make_cluster, monkeypatch, until):
-    """Its directory could not take it at first. Its leader may still know it by what its earlier life had."""
+    """Its directory could not take it at first. Its leader may still know it by what it had before."""
     cluster = await make_cluster(2, **QUICK)
     cluster.create_topic("t", {0: (1, 2)})
     node = cluster.node(2)

@@ -291,6 +291,6 @@ def test_a_leader_that_goes_on_keeps_what_it_knows_only_without_an_epoch_between
     two, three, four = (made.followers[each] for each in (TWO, THREE, FOUR))
     assert (two.log_end_offset, two.last_caught_up_ms) == (20 if keeps else NO_OFFSET, 7_000)
     assert two.broker_epoch == (20 if keeps else NO_BROKER_EPOCH)
-    for outside in (three, four):  # may have been made again, empty
+    for outside in (three, four):  # may have been recreated empty
         assert (outside.log_end_offset, outside.last_caught_up_ms) == (NO_OFFSET, NEVER_MS)
         assert outside.broker_epoch == NO_BROKER_EPOCH

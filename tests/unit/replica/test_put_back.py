@@ -128,7 +128,7 @@ async def test_another_leader_in_the_same_epoch_is_refused(make_cluster) -> None
 @pytest.mark.checklist("F18")
 async def test_who_has_restarted_does_not_lead_in_an_epoch_that_its_log_has(make_cluster) -> None:
     """ZooKeeper was restored from one election before. The next controller's first election has the epoch that another leader had: records of
-    both at the same offsets could not be told apart."""
+    both at the same offsets could not be distinguished."""
     cluster = await make_cluster(2)
     state = await led_by_one(cluster)
     await cluster.node(1).produce(T0, b"x")

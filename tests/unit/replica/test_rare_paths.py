@@ -129,7 +129,7 @@ async def test_the_high_watermark_moves_when_a_proposal_was_surely_not_written(m
 async def test_a_topic_made_again_whose_earlier_log_cannot_be_set_aside(
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The replica is there, offline, so that it is made again when that is possible."""
+    """The replica is there, offline, so that it is recreated when that is possible."""
     cluster = await leading(make_cluster, replicas=(1,), isr=(1,))
     node = cluster.node(1)
 

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions: what a follower listed stays listed, and only news is told."""
+"""Incremental fetch sessions: what a follower listed stays listed, and only news is sent."""
 
 from typing import Any
 

@@ -110,7 +110,7 @@ async def test_own_strays_are_judged_by_a_whole_reading_only(make_cluster):
 @pytest.mark.checklist("F19")
 async def test_a_complete_list_from_before_what_the_node_has_read_takes_nothing_away(make_cluster):
     """Found by simulation: the list was a second late; a replica that a move had added meanwhile, and that was in sync, went
-    aside as a stray, and the next command began it anew, empty, as a member of the ISR."""
+    aside as a stray, and the next command recreated it, empty, as a member of the ISR."""
     cluster = await make_cluster(1)
     cluster.create_topic("t", dict.fromkeys(range(4), (1,)))
     states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1,), epoch=0) for p in range(4)]

@@ -71,7 +71,7 @@ def what(cluster):
 
 
 async def by_command(cluster):
-    """The controller in office has seen it."""
+    """The present controller has seen it."""
     for key in KEYS:
         assert (await cluster.stop_replica(1, key, epoch=-2, delete=False)).partitions == ()
 

@@ -182,7 +182,7 @@ async def test_who_does_not_authenticate_in_time_is_closed(rig: Rig) -> None:
 
 
 async def test_on_the_way_from_plain_text_all_are_let_in(rig: Rig) -> None:
-    """security.transition: without a proof as before, with one as whoever that is; a proof that does not hold is one."""
+    """security.transition: without a proof as before, with one as the user of that proof; a proof that does not hold is one."""
     listener = await Listener(rig).start(is_optional=True, **ONE_NODE)
     for connection in (
         await rig.connect(listener.endpoint),

@@ -160,7 +160,7 @@ async def test_a_client_renews_its_session_between_requests(rig: Rig, monkeypatc
 
 
 async def test_a_client_that_never_logs_in_again(rig: Rig) -> None:
-    """It is told, after what it has asked in time; nothing is served any more."""
+    """It hears so, after the responses to what it has asked in time; nothing is served any more."""
     listener = await Listener(rig, max_reauth_ms=60_000).start()
     raw = await Raw.logged_in(listener)
     listener.release = asyncio.Event()
@@ -284,7 +284,7 @@ async def test_a_client_whose_password_has_changed_is_cut(rig: Rig) -> None:
 
 
 async def test_what_comes_after_the_end_was_not_executed(rig: Rig) -> None:
-    """It counts as "not sent": whoever asked dials again and repeats it, whatever it is."""
+    """It counts as "not sent": the caller dials again and repeats it, whatever it is."""
     listener = await Listener(rig, max_reauth_ms=60_000).start()
     connection = await listener.connect()
     listener.end_sessions()

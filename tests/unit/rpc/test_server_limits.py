@@ -223,7 +223,7 @@ async def test_half_frames_alone_cannot_block_each_other_for_ever(rig: Rig, monk
     peers = [await rig.dial(endpoint) for _ in range(4)]
     for reader, writer in peers:
         writer.write(HELLO)
-        await reader.read(1)  # a stranger may not send so much: the hello has to be answered first
+        await reader.read(1)  # before its hello is answered a peer may not send this much
         writer.write(frame[: 600 << 10])
     while server.memory.used_bytes < 1 << 20:
         await asyncio.sleep(0)

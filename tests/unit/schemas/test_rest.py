@@ -109,7 +109,7 @@ async def test_deletion(api: Api) -> None:
 
 
 async def test_a_reference_is_to_what_is_there_now(api: Api) -> None:
-    """What had been parsed once was taken as it was: also after the subject that it refers to had gone, or was made again."""
+    """What had been parsed once was taken as it was: also after the subject that it refers to had gone, or was registered again."""
 
     def base(kind: str) -> dict[str, str]:
         return {"schema": json.dumps({"type": "record", "name": "B", "fields": [{"name": "x", "type": kind}]})}
@@ -204,7 +204,7 @@ async def test_references(api: Api) -> None:
     assert await api("DELETE", "/subjects/b/versions/1") == 42206
     api.denied.add((Operation.DESCRIBE, "a"))
     assert await api("GET", "/subjects/b/versions/1/referencedby") == [], (
-        "whoever may not see a subject may not see its ids"
+        "a user that may not see a subject may not see its ids"
     )
     assert await api("DELETE", "/subjects/b") == 42206
 

@@ -70,7 +70,7 @@ def test_names_and_passwords(user: str, password: str, *, fits: bool, is_known: 
     all_kinds = logins("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", plain={"eve": "in the file"})
     evidence = all_kinds.evidence(user)
     assert (evidence.fits(password), evidence.is_known) == (fits, is_known)
-    assert evidence.scram is not None  # whoever it is: the same work
+    assert evidence.scram is not None  # known or not: the same work
 
 
 def test_mechanisms_that_are_not_enabled_have_no_users() -> None:
@@ -124,10 +124,10 @@ def test_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts.succeeded("a")
     assert attempts.wait_s("a") == 0
     monkeypatch.setattr(attempts_module, "MAX_HOSTS", 100)
-    for number in range(1000):  # strangers beyond those that are told apart share one count
+    for number in range(1000):  # addresses beyond those that are distinguished share one count
         attempts.begin(f"host {number}")
     assert len(attempts._counts) == 101
-    assert attempts.wait_s("a stranger") > 0
+    assert attempts.wait_s("an unknown host") > 0
     now[0] += 1000 * REGAIN_S
-    attempts.begin("a stranger")
+    attempts.begin("an unknown host")
     assert len(attempts._counts) == 1

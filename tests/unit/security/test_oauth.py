@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER: which tokens are taken, how a refusal is told, and where the keys come from."""
+"""SASL OAUTHBEARER: which tokens are taken, what a refusal says, and where the keys come from."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_token_makes_nobody_a_node() -> None:
 
 
 def test_refused_tokens_are_one_line_whatever_is_in_them() -> None:
-    """A stranger could have a line of the log with each connection, until those about others had no room."""
+    """An unauthenticated peer could have a line of the log with each connection, until those about others had no room."""
     security = listener_security(
         mechanisms=("OAUTHBEARER",), tokens=TokenChecker(RULES, lambda: KEYS, lambda: float(NOW))
     )
@@ -146,7 +146,7 @@ def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> 
     with capture_logs() as logged:
         for _ in range(3):
             assert checker.check(token()).user == "alice"
-    assert len(logged) == 1, "each login would be a line, of whoever can reach the listener"
+    assert len(logged) == 1, "each login would be a line, of every client that can reach the listener"
     path.unlink()
     assert checker.check(token()).user == "alice"
     path.write_text(json.dumps({"keys": [OTHER.as_dict(private=False)]}))

@@ -1,4 +1,4 @@
-"""No request without a rule: whoever adds an API or an RPC message adds its row, and says where its names are."""
+"""No request without a rule: a change that adds an API or an RPC message adds its row, and says where its names are."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def test_a_client_computes_a_salted_password_once() -> None:
 
 @pytest.mark.parametrize("mechanism", sorted(scram.MECHANISMS))
 def test_the_first_answer_takes_the_same_work_for_everybody(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """5 µs more for a user that does not exist could be told apart from outside in 2,000 tries."""
+    """5 µs more for a user that does not exist could be noticed from outside in 2,000 tries."""
     settings = {mechanism: make_credential(mechanism, "pencil", b"salt of 24 bytes........").text()}
     credential(settings, mechanism)
     work: list[str] = []

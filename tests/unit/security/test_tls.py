@@ -47,7 +47,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
 
 
 class Echo:
-    """A TLS listener that tells who is there, then echoes."""
+    """A TLS listener that sends the peer's name, then echoes."""
 
     def __init__(self, tls: ServerTls) -> None:
         self.fatal: list[BaseException] = []
@@ -223,7 +223,7 @@ def test_every_certificate_in_a_truststore_is_trusted(authority: Authority) -> N
 def test_half_handshakes_cost_nobody_else(
     monkeypatch: pytest.MonkeyPatch, authority: Authority, node: TlsFiles, run: Callable[[Any], Any]
 ) -> None:
-    """Many connections that say nothing, or half a hello: there are only so many at once, the others are served, and the
+    """Many connections that say nothing, or half a hello: their number is limited, the others are served, and the
     log stays short."""
     monkeypatch.setattr(handshakes, "MAX_HANDSHAKES", 20)
 

@@ -274,7 +274,7 @@ def _varint(value: int) -> bytes:
     ],
 )
 def test_headers_of_sizes_near_the_largest_number_are_corrupt(count: int, first: bytes) -> None:
-    """Whoever can write to the topic can write them: the sums are beyond 64 bits."""
+    """Every client that can write to the topic can write them: the sums are beyond 64 bits."""
     fine = _varint(1) + b"k" + _varint(1) + b"v"
     records = b""
     for delta, headers in enumerate([_varint(count) + first, _varint(1) + fine, _varint(count) + fine]):

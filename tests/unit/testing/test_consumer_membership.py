@@ -21,7 +21,7 @@ T0 = TopicPartition("t", 0)
 
 
 class Coordinator(Groups):
-    """Assigns t-0 to whoever joins, and says so in that answer only, as KIP-848 has it."""
+    """Assigns t-0 to each member that joins, and says so in that answer only, as KIP-848 has it."""
 
     def __init__(self, client: AsyncClient) -> None:
         super().__init__(client)
