@@ -178,7 +178,7 @@ class Commands:
         own = [state for state in own if self._roles.may_take_unasked(state)]
         if self.count != since:
             is_complete = False
-            own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
+            own = [state for state in own if self._is_of_hosted(state)]
         else:
             self._roles.resign_unconfirmed(own)
         refusals = await self._apply_all(own, "read from ZooKeeper", is_command=False)
@@ -187,6 +187,11 @@ class Commands:
         self._fetchers.drop_idle()
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
+
+    def _is_of_hosted(self, state: PartitionState) -> bool:
+        """Whether a state that was read before the last command is of a replica that is here: not of a topic of that name that was here before."""
+        partition = self._hosted.get(TopicPartition(state.topic, state.partition))
+        return partition is not None and not is_other(partition.topic_id, state.topic_id)
 
     async def _apply_all(
         self, states: Sequence[PartitionState], cause: str, *, is_command: bool = True

@@ -68,6 +68,8 @@ class SessionRoles:
         opening = self._logs.opening
         if not opening.may_miss_logs() and not (is_start and pool.lost_power):
             return frozenset()
+        # An earlier state may not have this node in sync, or in an epoch before the one that its log lacks.
+        await coordinator.sync(paths.TOPICS)
         snapshot = await read_cluster(coordinator)
         missing: list[TopicPartition] = []
         for state in snapshot.partitions:

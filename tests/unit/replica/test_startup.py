@@ -326,3 +326,43 @@ async def test_a_session_begins_also_while_too_many_commands_are_waiting(make_cl
     released.set()
     await beginning
     assert node.partition(TP).leader is not None
+
+
+@pytest.mark.checklist("F18")
+async def test_a_topic_that_was_created_again_while_this_node_read_is_not_replaced_by_the_former_one(
+    make_cluster, monkeypatch
+):
+    """Its log was set aside as another topic's, and the former topic began here again, empty."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    node = cluster.node(1)
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=5))
+    present = TopicId("p0p0p0p0p0p0p0p0p0p0p0")
+
+    async def created_again_meanwhile(coordinator):
+        snapshot = await read_cluster(coordinator)
+        (former,) = snapshot.partitions
+        assert (await cluster.stop_replica(1, TP, epoch=-2, delete=True)).partitions == ()
+        created = replace(former, topic_id=present, leader_epoch=0, partition_epoch=0, is_new=True)
+        assert not (await cluster.command(1, created)).partitions
+        assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
+        return snapshot
+
+    monkeypatch.setattr(session_roles, "read_cluster", created_again_meanwhile)
+    await node.manager.session_roles.on_session(await node.session.wait())
+    partition = node.partition(TP)
+    assert (partition.topic_id, partition.log.log_end_offset) == (present, 1)
+    assert partition.leader is not None
+
+
+@pytest.mark.checklist("F14")
+async def test_a_node_looks_for_missing_logs_in_the_present_state(make_cluster):
+    """Its ZooKeeper server was behind, and did not have this node in the ISR yet. It registered as if it had lost nothing."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1, 2)})
+    cluster.decide(TP, leader=2, isr=(2,), epoch=3)
+    cluster.zookeeper.lag("node1", 0.2)
+    cluster.decide(TP, leader=2, isr=(1, 2), epoch=3)
+    cluster.node(1).logs.pool.online()[0].mark_incomplete()
+    roles = cluster.node(1).manager.session_roles
+    assert await roles.find_missing_logs(await cluster.node(1).session.wait(), is_start=True) == {TP}
