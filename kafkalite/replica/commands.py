@@ -20,6 +20,7 @@ from kafkalite.model import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
+    LeaderEpoch,
     TopicPartition,
 )
 from kafkalite.replica.command_queue import CommandQueue
@@ -324,19 +325,25 @@ class Commands:
     # --- logs without a replica ------------------------------------------------------------------
 
     def set_aside_strays(
-        self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool
+        self,
+        topics: Mapping[str, TopicZnode | None],
+        epochs: Mapping[TopicPartition, LeaderEpoch],
+        *,
+        since: int,
+        is_guarded: bool,
     ) -> Awaitable[bool]:
         """See StrayLogs.set_aside.
 
         `since` is `count` from before the reading: returns False if there was a command in between; then read again.
         """
-        return self.queue.place(lambda: self._set_aside_strays(topics, since=since, is_guarded=is_guarded))
 
-    async def _set_aside_strays(self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool) -> bool:
-        if self.count != since:
-            return False
-        await self._strays.set_aside(topics, is_guarded=is_guarded)
-        return True
+        async def set_aside() -> bool:
+            if self.count != since:
+                return False
+            await self._strays.set_aside(topics, epochs, is_guarded=is_guarded)
+            return True
+
+        return self.queue.place(set_aside)
 
 
 def _is_done(key: TopicPartition, delete: Callable[[], None]) -> bool:

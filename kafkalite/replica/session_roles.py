@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from kafkalite.coordination import broker_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import BrokerEpoch, TopicPartition
+from kafkalite.model import BrokerEpoch, LeaderEpoch, TopicPartition
 from kafkalite.replica import authority
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions.strays import is_other
 from kafkalite.replica.doubts import may_be_older
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.replica.startup import own_topics, read_cluster
+from kafkalite.replica.startup import own_topics, read_cluster, state_epochs
 from kafkalite.replica.stray_logs import StrayLogs
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
@@ -142,12 +142,16 @@ class SessionRoles:
         False: look again. Raises the Coordinator's errors.
         """
         since = self._commands.count
-        names = sorted({key.topic for key in self._strays.suspects()})
+        suspects = sorted(self._strays.suspects())
         topics: dict[str, TopicZnode | None] = {}
-        if names:
+        epochs: dict[TopicPartition, LeaderEpoch] = {}
+        if suspects:
             await coordinator.sync(paths.TOPICS)
+            names = sorted({key.topic for key in suspects})
             topics = await own_topics(coordinator, self._local.cluster_id, names)
-        return await self._commands.set_aside_strays(topics, since=since, is_guarded=is_guarded)
+            # Not from the metadata of a controller: they may be of the time before ZooKeeper was restored.
+            epochs = await state_epochs(coordinator, suspects)
+        return await self._commands.set_aside_strays(topics, epochs, since=since, is_guarded=is_guarded)
 
     def on_session_lost(self) -> None:
         """The session has expired: other nodes may lead partitions of this one. Register with SessionKeeper.on_lost.

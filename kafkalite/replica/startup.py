@@ -5,16 +5,17 @@ So a node that starts takes its roles, and can name the leaders to clients, with
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.cluster_znodes import decode_cluster_id, decode_controller, decode_controller_epoch
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.registration import registered_brokers
-from kafkalite.coordination.topic_znodes import TopicZnode, decode_partition_state, decode_topic
+from kafkalite.coordination.topic_znodes import STATES_AT_ONCE, TopicZnode, decode_partition_state, decode_topic
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, ControllerEpoch, TopicId, TopicPartition
+from kafkalite.model import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import Broker, PartitionState
 from kafkalite.telemetry.logs import get_logger
 
@@ -121,6 +122,26 @@ async def own_topics(coordinator: Coordinator, cluster_id: str, names: Sequence[
         except ZnodeError as error:
             _log.error("znode.malformed", path=paths.topic(name), error=str(error))
     return topics
+
+
+async def state_epochs(
+    coordinator: Coordinator, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, LeaderEpoch]:
+    """The leader epochs of the partitions that have a state znode. Raises the Coordinator's errors."""
+    epochs: dict[TopicPartition, LeaderEpoch] = {}
+    where = [paths.partition_state(key) for key in partitions]
+    for position, (key, path, node) in enumerate(
+        zip(partitions, where, await coordinator.get_many(where), strict=True), 1
+    ):
+        if not position % STATES_AT_ONCE:
+            await asyncio.sleep(0)
+        if node is None:
+            continue
+        try:
+            epochs[key] = decode_partition_state(node[0], node[1].version, path).leader_epoch
+        except ZnodeError as error:
+            _log.error("znode.malformed", path=path, error=str(error))
+    return epochs
 
 
 async def topic_ids(coordinator: Coordinator, cluster_id: str, names: Sequence[str]) -> dict[str, TopicId]:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from kafkalite.config import BrokerConfig
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import (
+    NO_LEADER_EPOCH,
     BrokerEpoch,
     BrokerId,
+    LeaderEpoch,
     TopicId,
     TopicPartition,
 )
@@ -92,10 +94,16 @@ class StrayLogs:
         ]
         return {log.topic_partition: log.topic_id for log in found}
 
-    async def set_aside(self, topics: Mapping[str, TopicZnode | None], *, is_guarded: bool) -> None:
+    async def set_aside(
+        self,
+        topics: Mapping[str, TopicZnode | None],
+        epochs: Mapping[TopicPartition, LeaderEpoch],
+        *,
+        is_guarded: bool,
+    ) -> None:
         """Set aside logs that `topics` (as read from ZooKeeper) does not give to this node; serve no topic that is gone.
 
-        `is_guarded`: too many are left alone.
+        `epochs`: the leader epochs of their partitions there. `is_guarded`: too many are left alone.
         """
         suspects = self.suspects()
         classified = strays.classify(self._identity()[0], suspects, topics)
@@ -108,19 +116,19 @@ class StrayLogs:
         self._refusal = refusal
         self._refused = {key: self._hosted.get(key) is not None for key in classified.surplus} if refusal else {}
         if not refusal:
-            await self._put_away(classified.surplus, self._set_surplus_aside, "replica.stray")
+            await self._put_away(classified.surplus, lambda key: self._set_surplus_aside(key, epochs), "replica.stray")
         await self._put_away(classified.replaced, self._logs.set_stray, "replica.stray")
         self._record_orphans({key: suspects[key] for key in classified.orphans})
         await self._put_away(classified.orphans, lambda key: None, "")
         self._left_out.clear()
         self._is_classified = True
 
-    def _set_surplus_aside(self, key: TopicPartition) -> None:
+    def _set_surplus_aside(self, key: TopicPartition, epochs: Mapping[TopicPartition, LeaderEpoch]) -> None:
         """Raises StorageError."""
-        log, state = self._logs.get(key), self._metadata.partition(key)
-        is_later = log is not None and state is not None and strays.is_later(log.topic_id, log.latest_epoch, state)
+        log, epoch = self._logs.get(key), epochs.get(key, NO_LEADER_EPOCH)
+        is_later = log is not None and strays.is_later(log.topic_id, log.latest_epoch, epoch)
         if is_later:
-            _log.error("replica.stray_is_later", partition=str(key))
+            _log.error("replica.stray_is_later", partition=str(key), leader_epoch=epoch)
         self._logs.set_stray(key, is_later=is_later)
 
     def _record_orphans(self, orphans: dict[TopicPartition, TopicId]) -> None:

@@ -82,14 +82,10 @@ def is_elsewhere(
     return others >= min(2, len(state.replicas))
 
 
-def is_later(topic_id: TopicId, latest_epoch: LeaderEpoch, state: PartitionState) -> bool:
-    """Whether a log that was given to other brokers has records of a later leader epoch than the partition: ZooKeeper was restored from a time
-    before the partition came here. Leader epochs never go back otherwise. Later elections will hide this."""
-    return (
-        NO_TOPIC_ID not in (topic_id, state.topic_id)
-        and topic_id == state.topic_id
-        and latest_epoch > state.leader_epoch
-    )
+def is_later(topic_id: TopicId, latest_epoch: LeaderEpoch, state_epoch: LeaderEpoch) -> bool:
+    """Whether a log that was given to other brokers has records of a later leader epoch than the partition has in ZooKeeper: that was restored from a
+    time before the partition came here. Leader epochs never go back otherwise. Later elections will hide this."""
+    return topic_id != NO_TOPIC_ID and latest_epoch > state_epoch
 
 
 def is_other(own: str, other: str) -> bool:
