@@ -139,7 +139,8 @@ class DirFailures:
         del log_dir.failed[topic_partition]
         files = StrayFiles(NO_TOPIC_ID, failed.size_bytes, NO_LEADER_EPOCH)
         if failed.log is not None:
-            files = StrayFiles(failed.log.topic_id, failed.size_bytes, failed.log.latest_epoch)
+            lost = failed.log
+            files = StrayFiles(lost.topic_id, failed.size_bytes, lost.latest_epoch, lost.log_end_offset)
         elif aside:
             files = describe_stray(self._disk, aside)
         if aside and suffix == STRAY_SUFFIX:

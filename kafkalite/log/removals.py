@@ -17,7 +17,7 @@ from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.strays import LATER, REQUESTED, Stray, StrayFiles, describe_stray, mark_of, parse_name
-from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -71,7 +71,13 @@ class Removals:
             raise failure from error
         self._unsynced[log.directory] = None
         if suffix == STRAY_SUFFIX:
-            self.keep(path, StrayFiles(log.topic_id, log.size_bytes, log.latest_epoch))
+            is_unfinished = log.copying_in != NO_LEADER_EPOCH
+            if is_unfinished:  # one of them is enough: a leader that changes again and again would fill the disk
+                for stray in self.of(log.topic_partition, log.topic_id):
+                    if stray.is_unfinished and not stray.is_later:
+                        self._let_go(stray)
+            files = StrayFiles(log.topic_id, log.size_bytes, log.latest_epoch, log.log_end_offset, is_unfinished)
+            self.keep(path, files)
         else:
             self.later(path, delay_ms, is_dir=True)
 
@@ -221,8 +227,8 @@ class Removals:
         return [self._strays[path] for path in sorted(self._strays)]
 
     def of(self, topic_partition: TopicPartition, topic_id: TopicId) -> list[Stray]:
-        """Those of this very topic's partition that were not to be deleted, the most complete one first, as far as their epochs show. None without a
-        topic id: they may be another topic's."""
+        """Those of this very topic's partition that were not to be deleted, the most complete one first. None without a topic id: they may be another
+        topic's."""
         found = [
             stray
             for stray in self.strays()
@@ -230,7 +236,7 @@ class Removals:
             and stray.is_of(topic_partition, topic_id)
             and not stray.is_requested
         ]
-        return sorted(found, key=lambda stray: -stray.latest_epoch)
+        return sorted(found, key=lambda stray: stray.extent, reverse=True)
 
     def overdue(self) -> list[Stray]:
         """Those that are kept although their delay is over: no other copy is known."""
@@ -248,7 +254,8 @@ class Removals:
         mark = mark_of(name)
         self._strays[path] = Stray(
             directory, name, tp, files.topic_id, since_ms, files.size_bytes, due, is_requested=mark == REQUESTED,
-            latest_epoch=files.latest_epoch, is_later=mark == LATER,
+            latest_epoch=files.latest_epoch, log_end_offset=files.log_end_offset, is_unfinished=files.is_unfinished,
+            is_later=mark == LATER,
         )  # fmt: skip
 
     def find_strays(self, directory: str, names: Sequence[str]) -> list[tuple[str, StrayFiles]]:
@@ -276,7 +283,10 @@ class Removals:
             raise failure from error
         self._unsynced[stray.directory] = None
         del self._strays[stray.path]
-        self.keep(path, StrayFiles(stray.topic_id, stray.size_bytes, stray.latest_epoch))
+        files = StrayFiles(
+            stray.topic_id, stray.size_bytes, stray.latest_epoch, stray.log_end_offset, stray.is_unfinished
+        )
+        self.keep(path, files)
 
     def remove_stray(self, stray: Stray) -> None:
         """By order of an operator, soon."""

@@ -386,12 +386,13 @@ class ReplicaManager:
                     )
                 )
         if request.with_strays:
-            asked = set(request.partitions)
-            ends += [
-                LogEnd(*stray.topic_partition, stray.latest_epoch, Offset(0), topic_id=stray.topic_id, is_stray=True)
-                for stray in self._logs.removals.strays()
-                if stray.topic_partition in asked and not stray.is_requested
-            ]
+            asked = {TopicPartition(*each) for each in request.partitions}
+            for stray in self._logs.removals.strays():
+                own = asked & {stray.topic_partition}
+                if stray.is_cut:
+                    own = {each for each in asked if stray.is_of(each, stray.topic_id)}
+                if not stray.is_requested:
+                    ends += [LogEnd(*key, *stray.extent, topic_id=stray.topic_id, is_stray=True) for key in sorted(own)]
         return LogEndsResponse(tuple(ends), self._logs.pool.has_offline_dir)
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:

@@ -246,8 +246,8 @@ class Roles:
         is_complete = broker_id in (*state.isr, *state.elr) and not partition.is_doubtful
         if state.leader != NO_LEADER or is_complete or partition.storage_error is not None:
             return False
-        strays_here = self._logs.removals.of(key, state.topic_id)
-        return bool(strays_here) and strays_here[0].latest_epoch > partition.log.latest_epoch
+        strays_here, log = self._logs.removals.of(key, state.topic_id), partition.log
+        return bool(strays_here) and strays_here[0].extent > (log.latest_epoch, log.log_end_offset)
 
     def take_log(self, partition: Partition, log: PartitionLog) -> None:
         """A more complete copy of the replica's log has come into service. Nobody leads: the controller chooses again."""

@@ -12,9 +12,9 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.strays import parse_name
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.model import LeaderEpoch, TopicId, TopicPartition
 from tests.support.log_host import host_of
-from tests.support.logs import TOPIC_ID, values
+from tests.support.logs import TOPIC_ID, batch, values
 from tests.unit.log.failing_logs import CONFIG, T0, Host, an_error, filled
 
 
@@ -191,6 +191,26 @@ def test_the_name_of_a_stray_tells_when() -> None:
     assert parse_name(f"a-b-7.{1_700_000_000_000:016x}{1:016x}-stray") == (TopicPartition("a-b", 7), 1_700_000_000_000)
     for other in ("t-0", "t-0.0000-stray", f"t-0.{1:032x}-delete", f"t.{1:032x}-stray"):
         assert parse_name(other) is None
+
+
+async def test_of_unfinished_copies_one_is_kept(host: Host) -> None:
+    """A leader that changed again and again while a large log was copied filled the disk with them: none is in sync before the copy ends."""
+    manager = await host.manager()
+    filled(manager)
+    manager.set_stray(T0)
+    for epoch in range(3):
+        host.clock.now_ms += 1
+        log = manager.placing.create(T0, TOPIC_ID, CONFIG)
+        log.record_copying(LeaderEpoch(epoch))
+        log.append_as_follower(batch(["copied"], leader_epoch=epoch))
+        manager.set_stray(T0)
+        if epoch == 1:
+            await manager.close()
+            manager = await host.manager()
+    kept = manager.removals.of(T0, TOPIC_ID)
+    assert [(stray.latest_epoch, stray.is_unfinished) for stray in kept] == [(2, True), (1, False)]
+    await manager.removals.run_due()
+    assert len(host.names()) == 2
 
 
 async def test_how_far_a_later_log_was_on_the_disk_says_nothing_of_the_one_that_is_restored(host: Host) -> None:

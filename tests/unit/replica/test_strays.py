@@ -176,7 +176,7 @@ async def test_a_stray_that_is_later_than_zookeeper_is_kept(two_disks, log_epoch
     )
     assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=False)
     [stray] = node.logs.removals.of(away[0], TOPIC_ID)
-    assert (stray.is_later, stray.latest_epoch) == (is_later, log_epoch)
+    assert (stray.is_later, stray.latest_epoch, stray.log_end_offset) == (is_later, log_epoch, 1)
     live = {BrokerId(2): BrokerEpoch(1), BrokerId(3): BrokerEpoch(1)}
     node.manager.metadata.broker_epochs.update(live)
     assert node.manager.is_elsewhere(stray) is not is_later
@@ -188,3 +188,17 @@ async def test_a_stray_that_is_later_than_zookeeper_is_kept(two_disks, log_epoch
     assert [(end.leader_epoch, end.topic_id) for end in node.manager.log_ends(asked).ends if end.is_stray] == [
         (log_epoch, TOPIC_ID)
     ]
+
+
+@pytest.mark.checklist("F19")
+async def test_a_stray_of_a_topic_with_a_long_name_is_named_in_full(make_cluster):
+    """Its directory has a part of the name only: nobody heard of it, and a replica without a record led."""
+    cluster = await make_cluster(1)
+    node, key = cluster.node(1), TopicPartition("t" * 249, 0)
+    cluster.create_topic(key.topic, {0: (1,)})
+    await cluster.command(1, cluster.decide(key, leader=1, isr=(1,), epoch=5))
+    assert (await node.produce(key, b"x")).error == ErrorCode.NONE
+    node.manager.roles.stop(node.partition(key))
+    node.logs.set_stray(key)
+    (end,) = node.manager.log_ends(LogEndsRequest((tuple(key), ("t", 0)), with_strays=True)).ends
+    assert ((end.topic, end.partition), end.leader_epoch, end.log_end_offset) == (tuple(key), 5, 1)
