@@ -17,7 +17,6 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, BrokerId, BrokerInfo, LeaderEpoch, TopicPartition
 from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages import replication as rpc_messages
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.replication import LogEndsRequest, LogEndsResponse
 from kafkalite.telemetry.logs import get_logger
@@ -106,8 +105,15 @@ class LogEnds:
                 assert isinstance(answer, LogEndsResponse)
                 for each in answer.ends:
                     partition = TopicPartition(each.topic, each.partition)
+                    topic_id = question.topic_ids.get(each.topic, NO_TOPIC_ID)
+                    is_known = NO_TOPIC_ID not in (each.topic_id, topic_id)
+                    if is_known and each.topic_id != topic_id:
+                        continue  # of a former topic of that name: this replica has not begun yet
                     if each.is_stray or broker.broker_id not in question.replicas.get(partition, ()):
-                        _add_elsewhere(answers, question, broker.broker_id, each)
+                        if is_known and partition in question.everywhere:
+                            logs = answers.elsewhere.setdefault(partition, {})
+                            log_end = each.leader_epoch, each.log_end_offset
+                            logs[broker.broker_id] = max(logs.get(broker.broker_id, NOTHING), log_end)
                         continue
                     answers.ends[partition][broker.broker_id] = (each.leader_epoch, each.log_end_offset)
                     latest = answers.leading.get(partition, NO_LEADER_EPOCH)
@@ -122,12 +128,3 @@ class LogEnds:
         finally:
             if connection is not None:
                 connection.abort("asked")
-
-
-def _add_elsewhere(answers: LogEndAnswers, question: AskLogEnds, broker_id: BrokerId, log: rpc_messages.LogEnd) -> None:
-    """A log of another topic of that name does not count."""
-    partition = TopicPartition(log.topic, log.partition)
-    if log.topic_id == NO_TOPIC_ID or question.everywhere.get(partition) != log.topic_id:
-        return
-    logs = answers.elsewhere.setdefault(partition, {})
-    logs[broker_id] = max(logs.get(broker_id, NOTHING), (log.leader_epoch, log.log_end_offset))

@@ -54,12 +54,14 @@ class CountLosses:
 @dataclass(frozen=True, slots=True)
 class AskLogEnds:
     """Ask these replicas for their log ends, for a bounded time, then read the states again; ends as StatesRead with their
-    answers. `everywhere`: all other live brokers are asked, too, for logs of these topics' partitions that no replica has."""
+    answers. `everywhere`: all other live brokers are asked, too, for logs of these partitions that no replica has. `topic_ids`: by topic; logs of
+    other topics of these names do not count."""
 
     replicas: Mapping[TopicPartition, tuple[BrokerId, ...]]
     purpose: Purpose
     chunk: int = 500
-    everywhere: Mapping[TopicPartition, TopicId] = field(default_factory=dict)
+    everywhere: frozenset[TopicPartition] = frozenset()
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

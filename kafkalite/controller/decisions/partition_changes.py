@@ -46,7 +46,7 @@ from kafkalite.controller.decisions.state import ControllerState, Elsewhere
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, LeaderEpoch, Replicas, TopicId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, LeaderEpoch, Replicas, TopicPartition
 from kafkalite.rpc.messages.control import ACCEPTS_LOSS, BEGINS_EMPTY, ControlledShutdownResponse, PartitionError
 
 
@@ -117,7 +117,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     state = restarts.forget_recovered(state, event)
     decided: dict[TopicPartition, _Decided] = {}
     asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    everywhere: dict[TopicPartition, TopicId] = {}
+    everywhere: set[TopicPartition] = set()
     for partition in sorted(event.states):
         replicas = state.replicas(partition)
         if replicas is None:
@@ -127,7 +127,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         if one.choice.ask:
             asking[partition] = one.choice.ask
             if one.choice.asks_everywhere:
-                everywhere[partition] = state.topics[partition.topic].topic_id
+                everywhere.add(partition)
         else:
             decided[partition] = one
             effects += _skipped(partition, replicas, one, event.purpose)
@@ -161,7 +161,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         # The purpose is fulfilled when these are decided, too; nothing else waits for their answers.
         if writes:
             effects.append(WriteStates(writes, Repair(), event.chunk))
-        return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk, everywhere)]
+        topic_ids = {partition.topic: state.topics[partition.topic].topic_id for partition in asking}
+        return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk, frozenset(everywhere), topic_ids)]
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk)]
     return state, effects + _finished(state, event.purpose, reported=bool(commands))

@@ -51,6 +51,7 @@ async def _elected(cluster: Cluster) -> tuple[int, tuple[int, ...], int]:
         (end(0, 0), None, 1),
         (None, None, 1),
         ((), end(-1, 0), 2),  # its log cannot be read
+        ((replace(end(9, 99)[0], topic_id=TopicId("former")),), end(4, 0), 2),  # of a deleted topic of that name
     ],
 )
 async def test_the_most_complete_replica_leads(
