@@ -171,11 +171,14 @@ class LogPool:
         doubts = self.dirs[log.directory].doubts
         return topic_partition in doubts.logs and topic_partition in doubts.remade
 
+    def is_nowhere(self, topic_partition: TopicPartition) -> bool:
+        """Whether no directory has its log, as far as is known: it is on none that is offline."""
+        is_here = topic_partition in self.logs or self.failed(topic_partition) is not None
+        return not is_here and not self.is_away(topic_partition)
+
     def is_gone(self, topic_partition: TopicPartition) -> bool:
         """Whether the directory in which a log was expected is back, and does not have it."""
-        path = self.offline_partitions.get(topic_partition, "")
-        is_here = topic_partition in self.logs or self.failed(topic_partition) is not None
-        return path in self.dirs and self.dirs[path].online and not is_here
+        return topic_partition in self.offline_partitions and self.is_nowhere(topic_partition)
 
     def gives_way_to(self, log: PartitionLog) -> bool:
         """Whether the log of its partition that is in service is less complete, and gives way."""

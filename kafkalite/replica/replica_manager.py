@@ -362,8 +362,8 @@ class ReplicaManager:
             key = TopicPartition(topic, number)
             hosted = self.hosted.get(key)
             log = hosted.log if hosted is not None else self._logs.get(key)
-            if key in self.session_roles.missing and self._logs.pool.is_gone(key):
-                # The registration says that it may be readable again, and it is waited for.
+            if key in self.session_roles.missing and self._logs.pool.is_nowhere(key):
+                # The controller waits for one that is not named: it may be readable again.
                 ends.append(LogEnd(topic, number, NO_LEADER_EPOCH, Offset(0)))
                 continue
             if hosted is None and key in self.session_roles.missing:

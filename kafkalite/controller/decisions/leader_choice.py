@@ -306,8 +306,8 @@ class LeaderChoice:
 
     def _unknown(self, asked: Collection[BrokerId], heard: Collection[BrokerId]) -> list[BrokerId]:
         """Those that have not said where their logs end, and may have more than the others: a disk that is offline can come back, and so can
-        a broker that is away or does not answer. One that knows that its log is gone is not waited for."""
-        return [id_ for id_ in asked if id_ not in heard and not self._lacks(id_)]
+        a broker that is away or does not answer. One whose log is gone says that it has nothing."""
+        return [id_ for id_ in asked if id_ not in heard]
 
     def _lacks(self, broker_id: BrokerId) -> bool:
         broker = self._state.brokers.get(broker_id)
