@@ -120,7 +120,8 @@ ADVICE = {
     ),
     "state.put_back": Advice(
         "the replicas refuse the earlier state. The controller asks for their log ends, and lets the most complete one lead as soon as fewer "
-        "than min.insync.replicas of them are missing: one of the others has each committed record then",
+        "than min.insync.replicas of them are missing: one of the others has each committed record then. Or as soon as all brokers have said "
+        "what they have, and none that is no replica has more",
         "start the missing brokers. If they are lost for good: with `admin config set --topic T unclean.leader.election.enable=true` the most "
         "complete of the others leads within seconds; committed records that only the missing ones have are lost",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from kafkalite.controller.decisions import elections, restarts, vanished
 from kafkalite.controller.decisions.eligible import NOTHING, KnownReplicas, LogEnd, carried, members, without_doubtful
@@ -118,26 +119,39 @@ class LeaderChoice:
 
     def choose_most_complete(self) -> Choice:
         """The znode was put back from an earlier time, and no leader knows which replicas were in sync later. It stays as it is until
-        enough replicas have reported their log ends. `found` has the later epoch."""
+        enough replicas have reported their log ends, or all brokers that may have a log have: later replicas may be others. `found` has the later epoch."""
         event, partition, replicas = self._event, self._partition, self._replicas
         if event.log_ends is None or partition not in event.log_ends:
-            return Choice(ask=tuple(replica for replica in replicas if replica in self._live))
+            ask = tuple(replica for replica in replicas if replica in self._live)
+            return Choice(ask=ask, asks_everywhere=not self._is_unclean)
         if event.leading.get(partition, NO_LEADER_EPOCH) >= self._found.leader_epoch:
             return Choice()  # it reports what it knows
         if any(replica in event.unanswered for replica in replicas) and not self._is_unclean:
             return Choice()  # it may be leading; either it answers the next time, or its session ends
-        wanted, is_lossy = vanished.most_complete(
+        heard = {id_: end for id_, end in event.log_ends[partition].items() if id_ in self._live}
+        choose = partial(
+            vanished.most_complete,
             replicas,
             self._found,
             self._state.epoch,
-            {id_: end for id_, end in event.log_ends[partition].items() if id_ in self._live},
+            heard,
             doubtful={
                 *(id_ for id_, broker in self._state.registered() if broker.doubts(partition)),
                 *event.doubtful.get(partition, ()),  # since it registered: a log was cut, or came back with less
             },
             min_insync=self._known.min_insync,
-            unclean=self._is_unclean,
         )
+        wanted, is_lossy = choose(unclean=self._is_unclean)
+        if not self._is_unclean:
+            elsewhere = self._elsewhere(heard, awaits_all=wanted is None)
+            if elsewhere is not None and (wanted is None or elsewhere.holders):
+                # A replica takes a log that it has set aside into service only where nobody leads.
+                is_led = any(id_ in replicas for id_ in elsewhere.holders)
+                found = event.states[partition] if is_led else None
+                state = None if found is None else elections.without_leader(found, self._state.epoch)
+                return Choice(state, elsewhere=elsewhere)
+            if wanted is None:  # nobody has more
+                wanted, is_lossy = choose(unclean=True)
         return Choice(wanted, accepts_loss=is_lossy)
 
     def _leader_and_isr(self) -> Choice:
@@ -189,19 +203,20 @@ class LeaderChoice:
         chosen = elections.after_loss(self._replicas, self._found, self._live, self._leaving, self._state.epoch, ends)
         return None if chosen is None else Choice(chosen, accepts_loss=True)
 
-    def _elsewhere(self, heard: Mapping[BrokerId, LogEnd]) -> Elsewhere | None:
+    def _elsewhere(self, heard: Mapping[BrokerId, LogEnd], *, awaits_all: bool = False) -> Elsewhere | None:
         """The brokers that may have more than the replicas that have answered; None if there are none.
 
-        If the replicas that were in sync have no record, the partition waits for all replicas. If no replica has one, it waits for all
-        brokers: the one with the records may be the last to start.
+        If the replicas that were in sync have no record, the partition waits for all replicas. If no replica has one, or `awaits_all`, it waits
+        for all brokers: the one with the records may be the last to start.
         """
         most = max(heard.values(), default=NOTHING)
         logs = self._event.elsewhere.get(self._partition, {})
         holders = sorted(id_ for id_, end in logs.items() if end > most)
         awaited: set[BrokerId] = set()
-        if all(heard.get(id_, NOTHING) <= NOTHING for id_ in elections.known_members(self._replicas, self._found)):
+        members_once = elections.known_members(self._replicas, self._found)
+        if awaits_all or all(heard.get(id_, NOTHING) <= NOTHING for id_ in members_once):
             awaited.update(self._replicas)
-        if most <= NOTHING:
+        if awaits_all or most <= NOTHING:
             answered = (
                 self._state.brokers.keys() - self._event.unanswered - self._event.incomplete - set(self._replicas)
             )

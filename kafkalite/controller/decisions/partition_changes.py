@@ -46,7 +46,7 @@ from kafkalite.controller.decisions.state import ControllerState, Elsewhere
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, LeaderEpoch, Replicas, TopicPartition
+from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderAndIsr, LeaderEpoch, Replicas, TopicPartition
 from kafkalite.rpc.messages.control import ACCEPTS_LOSS, BEGINS_EMPTY, ControlledShutdownResponse, PartitionError
 
 
@@ -196,11 +196,10 @@ def _decide(state: ControllerState, partition: TopicPartition, replicas: Replica
         minimum = event.min_insync.get(partition.topic, 1)
         return _Decided(None, Choice(vanished.again(state, partition, known, min_insync=minimum)), (note,))
     base = _later_state(state, partition, found, event)
-    later = state.later_epochs.get(partition, NO_LEADER_EPOCH)
-    if (base or found).leader_epoch < later:
-        earlier = dataclasses.replace(base or found, leader_epoch=later)
+    if state.is_put_back(partition, base or found):
+        earlier = dataclasses.replace(base or found, leader_epoch=state.later_epochs[partition])
         choice = LeaderChoice(state, partition, replicas, earlier, event).choose_most_complete()
-        if choice.state is not None:
+        if choice.state is not None and choice.state.leader != NO_LEADER:
             note = Note("state.put_back", str(partition), f"replica {choice.state.leader} has the most")
             return _Decided(earlier, choice, (note,))
         return _Decided(found if base is None else None, choice)
@@ -297,7 +296,8 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
         partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
     }
     losses = _losses(state, event.written)
-    state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
+    later_epochs = vanished.later_epochs(state, event.written)
+    state = dataclasses.replace(state, partitions={**state.partitions, **event.written}, later_epochs=later_epochs)
     is_announced = not isinstance(event.purpose, ControllerElected)
     effects = losses + (announce_changes(state, changes, type(event.purpose).__name__) if is_announced else [])
     if any(_is_moving(state, partition) for partition in event.written):

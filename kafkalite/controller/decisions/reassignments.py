@@ -250,7 +250,7 @@ class _MovingPartition:
     def next(self, advance: Advance, budget: _Budget) -> Outcome | None:
         """(AR, move, state or None if it stays); None while there is nothing to do but wait."""
         move = self.move
-        if self.found.leader not in self.live:
+        if self.found.leader not in self.live or self.state.is_put_back(self.partition, self.found):
             return self._take_back()  # offline; KIP-435 waits while the ISR is empty
         left = tuple(self._undropped())
         if any(_is_awaited(self.state, self.partition, broker) for broker in left):
@@ -271,7 +271,8 @@ class _MovingPartition:
         back = [each for each in self.move.target if each in holders and each not in self.replicas]
         if not back:
             return None
-        return (*back, *self.replicas), self.move, None
+        # A broker takes a log that it has set aside into service only where nobody leads.
+        return (*back, *self.replicas), self.move, elections.without_leader(self.found, self.state.epoch)
 
     def _start(self, advance: Advance, budget: _Budget) -> Outcome | None:
         move = self.move

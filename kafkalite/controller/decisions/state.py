@@ -204,6 +204,10 @@ class ControllerState:
         leader_epoch, accepts_loss = self.accepted_loss.get(partition, (NO_LEADER_EPOCH, 0))
         return accepts_loss if leader_epoch == now.leader_epoch else 0
 
+    def is_put_back(self, partition: TopicPartition, known: LeaderAndIsr) -> bool:
+        """Whether the state is an earlier one than the partition's replicas know."""
+        return known.leader_epoch < self.later_epochs.get(partition, NO_LEADER_EPOCH)
+
     def replicas(self, topic_partition: TopicPartition) -> Replicas | None:
         """The AR; None if there is no such partition, or it is being deleted."""
         topic = self.topics.get(topic_partition.topic)

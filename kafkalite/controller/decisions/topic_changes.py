@@ -50,7 +50,7 @@ from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.state import ControllerState, Deletion, Topic
 from kafkalite.controller.decisions.topic_writes import has_other_throttle, is_announced_again
 from kafkalite.coordination import paths
-from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
 from kafkalite.wording import number_of
 
 #: Topics that have vanished at once and are named one by one in the log.
@@ -332,5 +332,5 @@ def without_leader(state: ControllerState) -> list[TopicPartition]:
         for partition, _ in state.assigned()
         if (known := state.partitions.get(partition)) is None
         or known.leader not in state.brokers
-        or known.leader_epoch < state.later_epochs.get(partition, NO_LEADER_EPOCH)
+        or state.is_put_back(partition, known)
     ]

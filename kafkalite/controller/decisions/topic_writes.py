@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from kafkalite.controller.decisions import vanished
 from kafkalite.controller.decisions.commands import announce_changes, announce_throttles, drop_replicas
 from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
@@ -70,7 +71,12 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
                 throttled.append(partition)
         fresh += [partition for partition in change.added if partition not in partitions]
     state = dataclasses.replace(
-        state, topics=topics, partitions=partitions, dropped=state.dropped - renewed, away=state.away - renewed
+        state,
+        topics=topics,
+        partitions=partitions,
+        later_epochs=vanished.later_epochs(state, {each: now for each, (_, now) in changes.items()}),
+        dropped=state.dropped - renewed,
+        away=state.away - renewed,
     )
     for change in event.written:
         if change.added or change.removed:

@@ -19,7 +19,16 @@ from kafkalite.controller.decisions.effects import Decision, DropVanished, Effec
 from kafkalite.controller.decisions.eligible import KnownReplicas, LogEnd, by_completeness, carried, without_doubtful
 from kafkalite.controller.decisions.events import Claim
 from kafkalite.controller.decisions.state import ControllerState, Vanished
-from kafkalite.model import NO_LEADER, NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
+from kafkalite.model import (
+    NO_LEADER,
+    NO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderAndIsr,
+    LeaderEpoch,
+    TopicPartition,
+)
 
 #: Topics whose last states are remembered; beyond it the oldest are dropped.
 MAX_VANISHED = 1_000
@@ -95,6 +104,21 @@ def claimed(claim: Claim | None, found: LeaderAndIsr) -> LeaderAndIsr | None:
         return None
     is_same = (found.leader, found.leader_epoch) == (claim.state.leader, claim.state.leader_epoch)
     return put_back(claim.state, found) or (found if claim.has_resigned and is_same else None)
+
+
+def later_epochs(
+    state: ControllerState, written: Mapping[TopicPartition, LeaderAndIsr]
+) -> Mapping[TopicPartition, LeaderEpoch]:
+    """What the replicas know after these writes: a partition that was put back, and that nobody leads yet, has still an earlier state."""
+    later = {
+        partition: LeaderEpoch(now.leader_epoch + 1)
+        for partition, now in written.items()
+        if now.leader == NO_LEADER
+        and (known := state.partitions.get(partition)) is not None
+        and state.is_put_back(partition, known)
+        and not state.is_put_back(partition, now)
+    }
+    return {**state.later_epochs, **later} if later else state.later_epochs
 
 
 def most_complete(

@@ -129,7 +129,7 @@ def only_the_isr_has_lost(patch: Patch) -> None:
 
 def begins_again_without_records(patch: Patch) -> None:
     """ADR 78: nobody asks brokers that are no replicas, according to ZooKeeper, for a partition's records."""
-    patch(leader_choice.LeaderChoice, "_elsewhere", lambda self, heard: None)
+    patch(leader_choice.LeaderChoice, "_elsewhere", lambda self, heard, *, awaits_all=False: None)
 
 
 def copied_from_two_leaders(patch: Patch) -> None:
