@@ -23,7 +23,7 @@ lack committed records, `1@7!` that they are gone, `1@7-` runs code that knows n
     incomplete 3                            these brokers answer, and have a disk that is offline
     problems                                what `admin health` says
     silent 2,3 | leads t-0 6                these brokers do not answer that question; a replica says that it leads in this epoch
-    knows-epoch t-0 5                       a replica says that it knows this leader epoch, in which it has not led
+    knows-epoch t-0 5 by=1                  a replica (by: this one) says that it knows this leader epoch, in which it does not lead
     min-insync 2                            min.insync.replicas of all topics
     dead 2 t-0                              a broker refuses a command with KAFKA_STORAGE_ERROR
     limits replicas=1 partitions=2 leaders=1               for reassignments; what is left out is not limited
@@ -249,7 +249,9 @@ class Script:
             case "isr-changed":
                 self.handle(IsrsChanged(tuple(map(partition_of, words))))
             case "knows-epoch":
-                self._knows_epoch(partition_of(words[0]), LeaderEpoch(int(words[1])))
+                self._knows_epoch(
+                    partition_of(words[0]), LeaderEpoch(int(words[1])), BrokerId(int(options.get("by", -1)))
+                )
             case "leads":
                 self.leading[partition_of(words[0])] = LeaderEpoch(int(words[1]))
             case "silent":
@@ -327,9 +329,9 @@ class Script:
                 names = {partition.topic for partition, _ in self.state.moves()}
                 pending = [MovesDue(self.limits, dict.fromkeys(sorted(names), self.min_insync))]
 
-    def _knows_epoch(self, partition: TopicPartition, epoch: LeaderEpoch) -> None:
-        """A replica says that it knows this leader epoch, in which it has not led."""
-        known = dataclasses.replace(self.znodes[partition], leader_epoch=epoch)
+    def _knows_epoch(self, partition: TopicPartition, epoch: LeaderEpoch, by: BrokerId) -> None:
+        """A replica says that it knows this leader epoch, in which it does not lead."""
+        known = dataclasses.replace(self.znodes[partition], leader=by, leader_epoch=epoch)
         self.handle(IsrsChanged((partition,), {partition: Claim(known, has_resigned=True, is_epoch_only=True)}))
 
     def _copied(self, partition: TopicPartition) -> None:

@@ -80,14 +80,11 @@ def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
     later = {
         partition: epoch for partition, epoch in state.later_epochs.items() if state.replicas(partition) is not None
     }
-    claims = {}
     for partition, claim in event.claims.items():
-        if not claim.is_epoch_only:
-            claims[partition] = claim
-        elif state.replicas(partition) is not None:
+        if claim.is_epoch_only and state.replicas(partition) is not None:
             later[partition] = max(later.get(partition, NO_LEADER_EPOCH), claim.state.leader_epoch)
     state = dataclasses.replace(state, later_epochs=later)
-    return state, [ReadStates(known, Repair(claims=claims))] if known else []
+    return state, [ReadStates(known, Repair(claims=event.claims))] if known else []
 
 
 def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:

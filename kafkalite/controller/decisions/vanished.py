@@ -99,11 +99,12 @@ def put_back(known: LeaderAndIsr, found: LeaderAndIsr) -> LeaderAndIsr | None:
 
 def claimed(claim: Claim | None, found: LeaderAndIsr) -> LeaderAndIsr | None:
     """What to go on with if the leader knows a later state than the znode, which was put back before this controller read it first, or
-    has resigned though the znode names it; None: neither is so."""
+    has resigned though the znode names it; None: neither is so. (Of who was in sync an epoch alone says nothing.)"""
     if claim is None:
         return None
     is_same = (found.leader, found.leader_epoch) == (claim.state.leader, claim.state.leader_epoch)
-    return put_back(claim.state, found) or (found if claim.has_resigned and is_same else None)
+    later = None if claim.is_epoch_only else put_back(claim.state, found)
+    return later or (found if claim.has_resigned and is_same else None)
 
 
 def later_epochs(
