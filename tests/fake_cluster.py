@@ -168,9 +168,7 @@ class FakeNode:
         names = sorted(self.cluster.topics) if message.topics is None else [each.name for each in message.topics]
         if self.empty_metadata:
             self.empty_metadata -= 1
-            unknown = [] if message.topics is None else names
-            later = [response.MetadataResponseTopic(int(E.LEADER_NOT_AVAILABLE), name) for name in unknown]
-            return response(0, [], CLUSTER_ID, BrokerId(-1), later)
+            return response(0, [], CLUSTER_ID)
         alive = [node.number for node in self.cluster.nodes.values() if node.server is not None]
         topics = []
         for name in names:

@@ -140,19 +140,30 @@ class ClusterHandlers:
         return ErrorCode.REBOOTSTRAP_REQUIRED
 
     def metadata(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:
-        if self._services.metadata([]).controller_id < 0:
+        if self._is_new:
             return self._when_known(request, message)
         return self._known(request, message)
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether this node has just started, and does not know the cluster yet."""
+        known = self._services.metadata([])
+        return known.controller_id < 0 or not known.brokers
 
     async def _when_known(self, request: Request, message: wire.MetadataRequest) -> wire.MetadataResponse:
         """A node that has just started has no metadata yet: a short wait is better than an empty response.
 
-        (sarama takes an answer without a controller for good: "controller is not available".)
+        (sarama takes an answer without a controller for good: "controller is not available".) A response without brokers has no
+        topics: then clients ask again. With a topic in it, librdkafka gives up each broker that it knows, and what it has for a
+        group's or a transaction's coordinator never comes back.
         """
         clock = self._services.clock
         until = clock.monotonic() + _CONTROLLER_WAIT_S
-        while self._services.metadata([]).controller_id < 0 and clock.monotonic() < until:
+        while self._is_new and clock.monotonic() < until:
             await self._services.metadata_changed()
+        known = self._services.metadata([])
+        if not known.brokers:
+            return wire.MetadataResponse(cluster_id=known.cluster_id)
         answer = self._known(request, message)
         return await answer if isinstance(answer, Coroutine) else answer
 

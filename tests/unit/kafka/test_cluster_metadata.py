@@ -100,3 +100,23 @@ async def test_metadata_waits_a_moment_for_the_first_word_of_a_controller(
     answer = await client.ask(wire.MetadataRequest([]), 9)
     assert answer.controller_id == (1 if hears_of_it else -1)
     assert [found.node_id for found in answer.brokers] == [1]
+
+
+async def test_a_node_that_does_not_know_the_cluster_yet_names_neither_brokers_nor_topics(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka (2.10 to 2.16) gave up all brokers after a response with a topic and without brokers; read in its
+    rd_kafka_metadata_decommission_unavailable_brokers. It asks again after an empty one, as Java's clients and sarama do (KAFKA-7924).
+    """
+    known = broker.services.metadata
+    monkeypatch.setattr(broker.services, "metadata", lambda topics: dataclasses.replace(known(topics), brokers=()))
+    monkeypatch.setattr("kafkalite.kafka.handlers.cluster._CONTROLLER_WAIT_S", 0)
+    client = await broker.client()
+    request = wire.MetadataRequest
+    for topics in (
+        None,
+        [request.MetadataRequestTopic(name="t")],
+        [request.MetadataRequestTopic(bytes(range(16)), None)],
+    ):
+        answer = await client.ask(request(topics), 12)
+        assert (answer.brokers, answer.topics, answer.controller_id) == ([], [], -1)
