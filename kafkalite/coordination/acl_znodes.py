@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 
 from kafkalite.coordination import paths
-from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znode_json import ZnodeError, parse
 from kafkalite.security.acl import (
     OPERATIONS,
     AclEntry,
@@ -97,10 +97,7 @@ def _entry(acl: object) -> AclEntry:
 
 
 def _object(data: bytes, path: str) -> dict[str, object]:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        raise ZnodeError(path, "not JSON") from None
+    value = parse(data, path)
     if not isinstance(value, dict):
         raise ZnodeError(path, "not a JSON object")
     if value.get("version") != _VERSION or isinstance(value["version"], bool):

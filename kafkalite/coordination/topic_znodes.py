@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from kafkalite.coordination.paths import decimal
 from kafkalite.coordination.znode_json import INT32_MAX, INT64_MAX, JsonReader, parse, read, write
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
@@ -191,7 +192,9 @@ def _eligible(reader: JsonReader, isr: Replicas, zk_version: int) -> tuple[Repli
     found: list[Replicas] = []
     for name in ("elr", "last_known_elr"):
         members = reader.fields.get(name, [])
-        if not isinstance(members, list) or any(type(each) is not int or each < 0 for each in members):
+        if not isinstance(members, list) or any(
+            type(each) is not int or not 0 <= each <= INT32_MAX for each in members
+        ):
             return (), ()
         found.append(tuple(dict.fromkeys(BrokerId(each) for each in members if each not in isr)))
     return found[0], tuple(each for each in found[1] if each not in found[0])
@@ -208,7 +211,7 @@ def decode_vanished_topic(data: bytes, path: str = "") -> tuple[str, dict[int, L
     reader = read(data, path)
     reader.version()
     values = JsonReader(path, reader.fields.get("states"), "states.")
-    if any(not name.isdigit() or len(name) > 9 for name in values.fields):
+    if any(decimal(name) is None for name in values.fields):
         raise reader.fail("states", "not numbers of partitions")
     states = {int(name): decode_partition_state(write(value), 0, path) for name, value in values.fields.items()}
     return reader.text("topic"), states, BrokerEpoch(reader.integer("since", 0, INT64_MAX))

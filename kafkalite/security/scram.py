@@ -69,7 +69,7 @@ class ScramCredential:
             raise ValueError(f"no {mechanism} credential: salt, stored_key, server_key and iterations") from None
         if len(stored_key) != size or len(server_key) != size or len(salt) < MIN_SALT_BYTES:
             raise ValueError(f"no {mechanism} credential: a key or the salt has a wrong length")
-        if iterations < MIN_ITERATIONS:
+        if not MIN_ITERATIONS <= iterations < 2**31:  # in answers it is an int32
             raise ValueError(f"{mechanism}: {iterations} iterations; the least is {MIN_ITERATIONS}")
         return cls(salt, stored_key, server_key, iterations)
 

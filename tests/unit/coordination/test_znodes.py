@@ -43,6 +43,9 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "broker": broker_znodes.decode_broker,
     "topic": topic_znodes.decode_topic,
     "state": lambda data: topic_znodes.decode_partition_state(data, 3),
+    "first_state": lambda data: topic_znodes.decode_partition_state(data, 0),
+    "vanished_topic": topic_znodes.decode_vanished_topic,
+    "deleted_topic": admin_znodes.decode_deleted_topic,
     "reassignment": admin_znodes.decode_reassignment,
     "preferred": admin_znodes.decode_preferred_election,
     "delete_topics": admin_znodes.decode_delete_topics,
@@ -366,6 +369,22 @@ def test_states_come_back(isr: Any, *, led: bool, leader_epoch: int, controller_
     assert topic_znodes.decode_partition_state(topic_znodes.encode_partition_state(state), version) == state
 
 
+@pytest.mark.parametrize("member", [2**31, 10**30, -1])
+def test_eligible_replicas_that_no_message_could_carry_are_void(member: int) -> None:
+    value = {
+        "version": 1,
+        "leader": 1,
+        "leader_epoch": 0,
+        "isr": [1],
+        "controller_epoch": 1,
+        "elr": [member],
+        "elr_at": 3,
+    }
+    decoded = topic_znodes.decode_partition_state(json.dumps(value).encode(), 3)
+    assert (decoded.elr, decoded.last_known_elr) == ((), ())
+    assert topic_znodes.decode_partition_state(json.dumps({**value, "elr": [2]}).encode(), 3).elr == (2,)
+
+
 def test_the_limits_of_an_order() -> None:
     targets = {TopicPartition("t", 0): (BrokerId(1),)}
     assert admin_znodes.decode_request_limits(admin_znodes.encode_reassignment(targets, limits=(1, 0, 2))) == (1, 0, 2)
@@ -382,7 +401,13 @@ def test_the_states_of_a_vanished_topic() -> None:
     }
     data = topic_znodes.encode_vanished_topic("t", states, BrokerEpoch(2**40))
     assert topic_znodes.decode_vanished_topic(data) == ("t", states, 2**40)
-    for data in (b"", b"{}", b'{"version":1,"topic":"t","states":{"x":{}}}', b'{"version":1,"topic":"t","states":3}'):
+    for data in (
+        b"",
+        b"{}",
+        b'{"version":1,"topic":"t","states":{"x":{}}}',
+        '{"version":1,"topic":"t","states":{"²":{}}}'.encode(),  # a digit that int() does not take
+        b'{"version":1,"topic":"t","states":3}',
+    ):
         with pytest.raises(ZnodeError):
             topic_znodes.decode_vanished_topic(data)
 

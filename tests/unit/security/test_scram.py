@@ -225,7 +225,8 @@ def test_credentials_are_written_as_kafka_writes_them() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "salt=AAAA", CREDENTIAL.text().replace("4096", "4095"), CREDENTIAL.text().replace("salt=", "salt=!"),
+    ["", "salt=AAAA", CREDENTIAL.text().replace("4096", "4095"),
+     CREDENTIAL.text().replace("4096", "2147483648"), CREDENTIAL.text().replace("salt=", "salt=!"),
      CREDENTIAL.text()[:30] + ",iterations=4096", make_credential("SCRAM-SHA-256", "x", b"saltsalt").text()],
 )  # fmt: skip
 def test_text_that_is_no_credential(text: str) -> None:
