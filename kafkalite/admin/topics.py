@@ -40,7 +40,7 @@ from kafkalite.coordination.coordinator import (
     OutcomeUnknownError,
     SessionExpiredError,
 )
-from kafkalite.coordination.patience import DEFAULT_S, waiting_at_most
+from kafkalite.coordination.patience import DEFAULT_S, refused_at, waiting_at_most
 from kafkalite.coordination.registration import new_uuid, registered_brokers
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -122,6 +122,9 @@ class TopicAdmin:
         self, request: CreateTopicsRequest, names: Sequence[str], results: list[TopicResult]
     ) -> None:
         existing = await self.repeating(lambda zk: self.existing(zk, names))
+        while not existing.brokers and asyncio.get_running_loop().time() + RETRY_S < refused_at():
+            await asyncio.sleep(RETRY_S)  # the first node of a cluster can be asked before it is registered
+            existing = await self.repeating(lambda zk: self.existing(zk, names))
         times = Counter(names)
         reason = "the topic is in the request more than once"
         results += [TopicResult(name, ErrorCode.INVALID_REQUEST, reason) for name in times if times[name] > 1]

@@ -103,6 +103,26 @@ async def test_refusals(cluster: Cluster, topic: NewTopic, code: ErrorCode) -> N
         assert cluster.zookeeper.peek(paths.topic("t")) is None
 
 
+async def test_a_node_that_is_asked_before_any_broker_is_registered_waits_for_one(cluster: Cluster) -> None:
+    """It answered that a replication factor of 1 is larger than the 0 live brokers, which no client repeats."""
+    made = await orders(cluster, ())
+    in_a_hurry = CreateTopicsRequest((NewTopic("t"),), timeout_ms=0)
+    assert (await made.create_topics(in_a_hurry)).topics[0].error == ErrorCode.INVALID_REPLICATION_FACTOR
+    reads: list[object] = []
+
+    def register_late(host: str, request: object) -> Fate:
+        if getattr(request, "path", "") == paths.BROKER_IDS:
+            reads.append(request)
+            if len(reads) != 2:
+                return Fate.SERVE
+            value = broker_znodes.BrokerZnode(host="h", port=1, rpc=Endpoint("h", 2))
+            cluster.zookeeper.poke(Create(paths.broker(1), broker_znodes.encode_broker(value)))
+        return Fate.SERVE
+
+    cluster.zookeeper.decide_fate = register_late
+    assert await create(made, NewTopic("t", partitions=1, replication_factor=1)) == [(0, "")]
+
+
 async def test_a_name_twice_and_validate_only(cluster: Cluster) -> None:
     made = await orders(cluster)
     response = await made.create_topics(CreateTopicsRequest((NewTopic("t"), NewTopic("t"), NewTopic("u"))))
