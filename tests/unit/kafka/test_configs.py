@@ -51,6 +51,7 @@ async def test_incremental_changes(broker: Broker) -> None:
     assert await alter(client, ("leader.replication.throttled.replicas", 1, None)) == 0
     assert await alter(client, ("retention.ms", 0, "1"), name="1", kind=8) == ErrorCode.INVALID_REQUEST
     assert await alter(client, ("retention.ms", 0, None)) == ErrorCode.INVALID_REQUEST
+    assert await alter(client, ("retention.ms", 2, None)) == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,8 @@ class AlterConfigHandlers:
         names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
+        if missing := [entry.name for entry in resource.configs if entry.value is None and not _is_delete(entry)]:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(missing)}: there is no value")
         for _ in range(_ATTEMPTS):
             try:
                 if await self._altered(resource, change, validate_only=validate_only):
@@ -214,7 +216,7 @@ def _lists(base: TopicConfig) -> dict[str, str]:
 
 def _replace(before: Mapping[str, str], changes: Sequence[_Setting], lists: Mapping[str, str]) -> dict[str, str]:
     """AlterConfigs: what is not named goes back to its default."""
-    return {ALIASES.get(entry.name, entry.name): _value(entry) for entry in changes}
+    return {ALIASES.get(entry.name, entry.name): entry.value or "" for entry in changes}
 
 
 def _increment(
@@ -228,12 +230,12 @@ def _increment(
         key = ALIASES.get(entry.name, entry.name)
         match entry.config_operation:
             case 0:  # SET
-                after[key] = _value(entry)
+                after[key] = entry.value or ""
             case 1:  # DELETE
                 after.pop(key, None)
             case 2 | 3 if key in lists:  # APPEND, SUBTRACT
                 members = [part.strip() for part in after.get(key, lists[key]).split(",") if part.strip()]
-                named = [part.strip() for part in _value(entry).split(",")]
+                named = [part.strip() for part in (entry.value or "").split(",")]
                 if entry.config_operation == _APPEND:
                     known = set(members)
                     members += [part for part in named if part not in known]
@@ -244,9 +246,3 @@ def _increment(
             case _:
                 raise api_error(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a list, or the operation is unknown")
     return after
-
-
-def _value(entry: _Setting) -> str:
-    if entry.value is None:
-        raise api_error(ErrorCode.INVALID_REQUEST, f"{entry.name}: there is no value")
-    return str(entry.value)
