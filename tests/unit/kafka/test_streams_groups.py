@@ -147,7 +147,7 @@ async def test_a_member_that_has_no_task_yet_has_given_none_up(broker: Broker) -
     await settled(first, second, count=4)
 
 
-async def test_a_member_that_does_not_say_all_that_it_has_has_given_up_nothing(broker: Broker) -> None:
+async def test_a_member_that_does_not_say_all_that_it_has_is_refused_and_has_given_up_nothing(broker: Broker) -> None:
     """Another member would get active tasks that this one still processes."""
     client = await started(broker)
     first, second = Member(client, "m1"), Member(client, "m2")
@@ -156,7 +156,8 @@ async def test_a_member_that_does_not_say_all_that_it_has_has_given_up_nothing(b
     assert not (await first.beat()).error_code
     assert len(first.tasks()) == 2, "it has to give up the others"
     for unsaid in ("active_tasks", "standby_tasks", "warmup_tasks"):
-        assert not (await first.beat(first.epoch, 1, **{unsaid: None})).error_code
+        refused = await first.beat(first.epoch, 1, **{unsaid: None})
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
         await second.beat()
         assert second.tasks() == []
     await settled(first, second, count=4)
@@ -213,6 +214,7 @@ async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:
         ({"topology": counting()}, ErrorCode.INVALID_REQUEST),
         ({"active_tasks": [_REQUEST.TaskIds("7", [0])]}, ErrorCode.INVALID_REQUEST),
         ({"active_tasks": [_REQUEST.TaskIds("0", [9])]}, ErrorCode.INVALID_REQUEST),
+        ({"active_tasks": None, "standby_tasks": None, "warmup_tasks": []}, ErrorCode.INVALID_REQUEST),
         ({"member_id": "other"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"instance_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ]

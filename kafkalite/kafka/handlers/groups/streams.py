@@ -165,8 +165,9 @@ def _check_names(topics: Set[str]) -> None:
 
 def _heartbeat(request: Request, message: wire.StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
     said = (message.active_tasks, message.standby_tasks, message.warmup_tasks)
-    named = TaskSets(*(_tasks(tasks or ()) for tasks in said))
-    owned = None if None in said else named
+    if None in said and any(tasks is not None for tasks in said):
+        raise api_error(ErrorCode.INVALID_REQUEST, "If one task-type is non-null, all must be non-null.")
+    owned = None if None in said else TaskSets(*(_tasks(tasks or ()) for tasks in said))
     endpoint = message.user_endpoint
     tags = message.client_tags
     return StreamsHeartbeat(
@@ -180,7 +181,6 @@ def _heartbeat(request: Request, message: wire.StreamsGroupHeartbeatRequest) -> 
         user_of(request.principal, request.client_host),
         None if message.topology is None else topology_of(message.topology),
         owned,
-        named,
         message.process_id,
         None if endpoint is None else (endpoint.host, endpoint.port),
         None if tags is None else tuple(sorted((each.key, each.value) for each in tags)),

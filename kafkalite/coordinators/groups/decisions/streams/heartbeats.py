@@ -63,12 +63,10 @@ class StreamsSettings:
 
 @dataclass(frozen=True, slots=True)
 class StreamsHeartbeat(EpochHeartbeat):
-    """What a StreamsGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before. `named`: tasks of a member that says what it has
-    in some roles, but not in all."""
+    """What a StreamsGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before."""
 
     topology: Topology | None = None
     owned: TaskSets | None = None
-    named: TaskSets = NOTHING
     process_id: str | None = None
     endpoint: tuple[str, int] | None = None
     tags: tuple[tuple[str, str], ...] | None = None
@@ -128,7 +126,7 @@ def heartbeat(
     if is_changed or configured is None:
         metadata_hash, existing = topics_of(topology)
         configured = configure(topology, existing)
-    _check_tasks(configured, request.named if request.owned is None else request.owned)
+    _check_tasks(configured, request.owned or NOTHING)
     updated = _updated(known, request)
     if is_new or updated != known:
         records.append(MemberMetadata(updated.member_id, updated))
