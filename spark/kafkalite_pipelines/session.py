@@ -56,9 +56,10 @@ def session(pipeline: Pipeline, *, remote: str | None = None, log_file: Path | N
     `log_file`: where the processes of a Spark on this host log.
 
     Raises:
-        PipelineError: Spark or Java is missing.
+        PipelineError: Spark or Java is missing, or Java did not start.
     """
     try:
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise PipelineError(f"Spark is missing: pip install 'kafkalite[pipelines]' ({error})") from None
@@ -73,8 +74,25 @@ def session(pipeline: Pipeline, *, remote: str | None = None, log_file: Path | N
     secret = _apart(secret_settings(pipeline, chosen))
     for key in chosen.keys() - secret.keys():
         builder = builder.config(key, chosen[key])
-    with _elsewhere(log_file), _submit_arguments(secret):
-        return builder.getOrCreate()
+    before = log_file.stat().st_size if log_file is not None and log_file.exists() else 0
+    try:
+        with _elsewhere(log_file), _submit_arguments(secret):
+            return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+        raise PipelineError(f"Spark's process did not start: {_why(log_file, before)}") from None
+
+
+def _why(log_file: Path | None, before: int) -> str:
+    """What Spark's launcher and Java have logged since then: the first lines that do not just warn."""
+    if log_file is None:
+        return "it said why"  # on stderr
+    with log_file.open("rb") as file:
+        file.seek(before)
+        lines = [line.strip() for line in file.read(1 << 16).decode(errors="replace").splitlines()]
+    said = [line for line in lines if line and not line.startswith(("WARNING:", "NOTE:", "Picked up "))]
+    return "; ".join(said[:3])[:500] or f"nothing is in {log_file}"
 
 
 def _apart(secret: dict[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from kafkalite.coordination.embedded import ZooKeeperUnavailable, cache_directory, find_java
+from kafkalite.coordination.embedded import NoUsableJava, cache_directory, find_java
 from kafkalite.errors import KafkaliteError
 
 #: Spark's launcher always asks for this module; slim runtimes leave it out, and nothing here needs it.
@@ -38,9 +38,10 @@ def java_home(environ: Mapping[str, str] = os.environ) -> str:
     """
     try:
         java, _ = find_java(environ)
-    except ZooKeeperUnavailable:
+    except NoUsableJava as error:
         raise NoJava(
-            "Spark needs Java 17 or later: install one (Debian: openjdk-17-jre-headless) or pip install 'kafkalite[java]'"
+            f"Spark needs Java 17 or later ({error.reason}): install one (Debian: openjdk-17-jre-headless) or "
+            "pip install 'kafkalite[java]'"
         ) from None
     java = java.resolve()
     home = java.parent.parent

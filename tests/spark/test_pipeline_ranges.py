@@ -13,7 +13,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.processes import ProcessCluster
-from kafkalite_pipelines import IcebergSink, PipelineError, parse
+from kafkalite_pipelines import IcebergSink, PipelineError, TopicSink, parse
 from kafkalite_pipelines.backfill import Range, Report, backfill_of, replay_of, run
 from kafkalite_pipelines.control import own, supervise
 from tests.spark.test_pipelines import described, iceberg, numbers, put
@@ -42,6 +42,17 @@ def test_a_range_into_another_table_in_limited_batches(spark, log, tmp_path: Pat
     assert [record.value for record in log.log.records("dead", 0)] == [b"{nope"]
     with pytest.raises(PipelineError, match="the name of another range"):
         run(ours, spark, Range("earliest", "latest"))
+
+
+def test_records_as_they_are_in_a_table(spark, log, tmp_path: Path) -> None:
+    """With the values that no step could decode, and without the key of the pipeline's own table."""
+    own_table = {"format": "iceberg", "table": "t", "key": ["n"]}
+    pipeline = described(log, tmp_path, own_table, decode={"schema": {"n": "long"}, "key_column": "n"})
+    log.log.put("t", 0, (b"1", b'{"n": 1}'), (b"1", None), (None, b"{nope"))
+    assert run(replay_of(pipeline, "raw", IcebergSink("raw")), spark, Range("earliest", "latest")) == 1
+    rows = sorted(iceberg(tmp_path, "raw").scan().to_arrow().to_pylist(), key=lambda row: row["_offset"])
+    assert [(row["key"], row["value"]) for row in rows] == [(b"1", b'{"n": 1}'), (b"1", None), (None, b"{nope")]
+    assert set(rows[0]) == {"key", "value", "headers", "_topic", "_partition", "_offset", "_timestamp"}
 
 
 class Killed(Exception):
@@ -111,7 +122,7 @@ def test_a_replay_that_is_interrupted_has_each_record_once(spark, tmp_path: Path
             "source": {"topics": ["t"]},
             "sinks": [{"format": "iceberg", "table": "t"}],
         }
-        ours = replay_of(parse(values, tmp_path), "copy", "out", "exactly-once")
+        ours = replay_of(parse(values, tmp_path), "copy", TopicSink("out"))
         everything = Range("earliest", "latest")
         with pytest.raises(Killed):
             run(ours, spark, everything, die, max_records=12)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -84,13 +84,16 @@ def check(file: Path, *, in_spark: bool, as_json: bool) -> None:
     """
     from kafkalite_pipelines import PipelineError, load
     from kafkalite_pipelines.checking import problems_around, problems_in_spark
+    from kafkalite_pipelines.control import in_one_line
     from kafkalite_pipelines.session import session
 
     try:
         found = load(file)
         problems = tuple(problems_around(found))
         if in_spark and not problems:
-            problems = tuple(problems_in_spark(found, session(replace(found, master=None), log_file=Path(os.devnull))))
+            with tempfile.TemporaryDirectory(prefix="kafkalite-") as scratch, in_one_line():
+                spark = session(replace(found, master=None), log_file=Path(scratch) / "spark.log")
+            problems = tuple(problems_in_spark(found, spark))
     except PipelineError as error:
         problems = error.problems
     if as_json:
@@ -322,6 +325,11 @@ _BEGIN = click.option(
     "--from", "begin", required=True, metavar="BOUND", help="earliest, latest, a time, or offsets as JSON."
 )
 _END = click.option("--to", "end", default="latest", show_default=True, metavar="BOUND", help="The same; exclusive.")
+_TABLE = click.option("--table", metavar="NAME", help="Write into this Iceberg table, instead of the file's.")
+_PATH = click.option(
+    "--path", metavar="PATH", help="Write into this Delta table or Parquet directory, instead of the file's."
+)
+_TOPIC = click.option("--topic", metavar="TOPIC", help="Write into this topic, instead of the file's.")
 _RATE = click.option("--rate", type=Real(1), metavar="RECORDS", help="At most this number of records per second.")
 _BATCH = click.option("--batch-records", type=Whole(1), default=500_000, show_default=True, help="Records per batch.")
 _LABEL = click.option(
@@ -333,9 +341,9 @@ _LABEL = click.option(
 @_FILE
 @_BEGIN
 @_END
-@click.option("--table", metavar="NAME", help="Write into this Iceberg table, instead of the file's.")
-@click.option("--path", metavar="PATH", help="Write into this Delta table or Parquet directory, instead of the file's.")
-@click.option("--topic", metavar="TOPIC", help="Write into this topic, instead of the file's.")
+@_TABLE
+@_PATH
+@_TOPIC
 @click.option("--same-sinks", is_flag=True, help="Write into the file's own sinks: the range must not be in them yet.")
 @_RATE
 @_BATCH
@@ -378,9 +386,13 @@ def backfill(
 @_FILE
 @_BEGIN
 @_END
-@click.option("--topic", required=True, metavar="TOPIC", help="The topic to write to.")
+@_TABLE
+@_PATH
+@_TOPIC
 @click.option(
-    "--at-least-once", is_flag=True, help="For brokers of Apache Kafka, which have no exactly-once for Spark."
+    "--at-least-once",
+    is_flag=True,
+    help="With --topic, for brokers of Apache Kafka, which have no exactly-once for Spark.",
 )
 @_RATE
 @_BATCH
@@ -390,7 +402,9 @@ def replay(
     file: Path,
     begin: str,
     end: str,
-    topic: str,
+    table: str | None,
+    path: str | None,
+    topic: str | None,
     *,
     at_least_once: bool,
     rate: float | None,
@@ -398,22 +412,23 @@ def replay(
     name: str | None,
     as_json: bool,
 ) -> None:
-    """Copy a range of a pipeline's records, as they are, into another topic, exactly once.
+    """Copy a range of a pipeline's records, as they are, into another topic or table, exactly once.
 
-    The same command continues a range that was interrupted.
+    A table gets the columns key, value, headers and the hidden ones. The same command continues a range that was interrupted.
 
-    Example:
+    Examples:
 
     \b
       kafkalite pipeline replay flights.toml --from 2026-11-22T08:00:00Z --to 2026-11-22T09:00:00Z --topic flights-again
+      kafkalite pipeline replay flights.toml --from earliest --table flights_raw
     """
-    from kafkalite_cli.pipeline.targets import check_topic, label
+    from kafkalite_cli.pipeline.targets import label, replay_target
     from kafkalite_pipelines.backfill import replay_of
 
-    delivery = "at-least-once" if at_least_once else "exactly-once"
-    check_topic(topic)
-    described = replay_of(_loaded(file), label(name, "replay", topic), topic, delivery)
-    _run_range(described, begin, end, rate, batch_records, as_json=as_json)
+    described = _loaded(file)
+    sink = replay_target(described, table, path, topic, at_least_once=at_least_once)
+    chosen = label(name, "replay", table or path or topic or "")
+    _run_range(replay_of(described, chosen, sink), begin, end, rate, batch_records, as_json=as_json)
 
 
 def _run_range(
@@ -432,17 +447,21 @@ def _run_range(
         if as_json:
             click.echo(json.dumps(dataclasses.asdict(report)))
             return
+        if report.batch is None:
+            click.echo("nothing to do: the range has no records, or was finished before")
+            return
         share = 100 * report.done / report.total if report.total else 100.0
         bad = f", {report.bad:,} not decoded" if report.bad else ""
         click.echo(
             f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s{bad}; {share:.0f} % of {report.total:,}"
         )
 
-    with _without_secrets(described):
-        spark = session(described, log_file=_log_file(described))
-        try:
-            batches = run(described, spark, wanted, show, max_records=largest, records_per_s=rate)
-        finally:
-            spark.stop()
-    if not as_json:
-        click.echo("done" if batches else "nothing to do: the range has no records, or was finished before")
+    with _without_secrets(described), contextlib.ExitStack() as at_the_end:
+
+        def start() -> SparkSession:
+            spark = session(described, log_file=_log_file(described))
+            at_the_end.callback(spark.stop)
+            return spark
+
+        if run(described, start, wanted, show, max_records=largest, records_per_s=rate) and not as_json:
+            click.echo("done")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from kafkalite.model import LATEST_TIMESTAMP, Offset
 from kafkalite.model import TopicPartition as Tp
+from kafkalite.partition_values import ListedOffset
 from kafkalite_pipelines import (
     DeltaSink,
     IcebergSink,
@@ -20,6 +24,7 @@ from kafkalite_pipelines import (
 )
 from kafkalite_pipelines.control import own
 from kafkalite_pipelines.definition import Sink
+from tests.spark.fake_log import FakeLog
 
 
 def opened(directory: Path, *sinks: Sink) -> dict[str, object]:
@@ -33,7 +38,7 @@ def opened(directory: Path, *sinks: Sink) -> dict[str, object]:
 def test_a_replay_has_no_watermark() -> None:
     """With that of its pipeline its batches were taken for rows of stateful steps: each reported 0 records."""
     pipeline = Pipeline("p", {}, Source(("t",)), (), watermark=("at", "1 minute"))
-    assert backfill.replay_of(pipeline, "again", "out", "exactly-once").watermark is None
+    assert backfill.replay_of(pipeline, "again", TopicSink("out")).watermark is None
 
 
 def test_a_range_continues_with_new_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +83,7 @@ def test_a_range_that_ends_before_it_begins(
         def latest(self, _: list[Tp]) -> dict[Tp, int]:
             return dict.fromkeys(both, 9)
 
-    readers = iter([Reader(begin), Reader(end)])
+    readers = iter([Reader(begin), Reader(end), Reader(end)])
     monkeypatch.setattr(backfill, "connected", lambda *_: next(readers))
     pipeline = Pipeline("p", {}, Source(("t",)), ())
     if line is not None:
@@ -87,3 +92,47 @@ def test_a_range_that_ends_before_it_begins(
     else:
         begins, ends = backfill._bounds(pipeline, backfill.Range("any", "any"))
         assert all(begins[tp] <= ends[tp] for tp in both)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "wanted"),
+    [
+        ("earliest", 40, ({Tp("t", 0): 0}, {Tp("t", 0): 4})),
+        ("earliest", 50, ({Tp("t", 0): 0}, {Tp("t", 0): 5})),
+        ("earliest", "latest", ({Tp("t", 0): 0}, {Tp("t", 0): 5})),
+        ("earliest", 70, "t-0 is decided up to offset 5, and the time is at 7"),
+        ("earliest", 990, "t-0 is decided up to offset 5, and the time is at 9"),
+        (60, "latest", "t-0 is decided up to offset 5, and the time is at 6"),
+    ],
+)
+def test_times_beyond_an_open_transaction(
+    begin: str | int, end: str | int, wanted: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The range ended where the transaction begins, without a word: what was committed later was left out of it for ever."""
+    log = OpenTransaction()
+    log.add_topic("t", 1)
+    for n in range(9):
+        log.put("t", 0, (b"k", b"v"), ts=n * 10_000)
+    monkeypatch.setattr("pyspark_kafkalite.clients.shared", lambda _: log)
+    pipeline = Pipeline("p", {"bootstrap.servers": "h:1"}, Source(("t",)), ())
+    bounds = [datetime.fromtimestamp(each, UTC) if isinstance(each, int) else each for each in (begin, end)]
+    if isinstance(wanted, str):
+        with pytest.raises(PipelineError, match=f"beyond the beginning of an open transaction: {wanted}"):
+            backfill._bounds(pipeline, backfill.Range(*bounds))
+    else:
+        assert backfill._bounds(pipeline, backfill.Range(*bounds)) == wanted
+
+
+class OpenTransaction(FakeLog):
+    """From offset 5 on."""
+
+    def list_offsets(self, asked: Mapping[Tp, int], *, isolation: int = 0) -> dict[Tp, ListedOffset]:
+        found = super().list_offsets(asked, isolation=isolation)
+        if isolation == 0:
+            return found
+        return {
+            tp: ListedOffset(*tp, error=0, timestamp=-1, offset=Offset(5 if asked[tp] == LATEST_TIMESTAMP else -1))
+            if entry.offset >= 5
+            else entry
+            for tp, entry in found.items()
+        }

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
+from kafkalite.model import TopicPartition as Tp
 from kafkalite_cli.pipeline.command import pipeline
-from kafkalite_pipelines import PipelineError, load
+from kafkalite_cli.pipeline.targets import replay_target
+from kafkalite_pipelines import IcebergSink, ParquetSink, PipelineError, TopicSink, backfill, load, session
 from kafkalite_pipelines.control import announced, own, request_stop, status, supervise
 from kafkalite_pipelines.session import SubmitCommand
 from kafkalite_pipelines.template import template
@@ -65,6 +69,11 @@ NAMES = "must be letters, digits, '.', '_' and '-', 200 at most, not"
         ("backfill FILE --from=yesterday --table=t", "'yesterday' is not earliest, latest, a time (2026-11-22T08:00:00Z) or offsets as JSON"),
         ("backfill FILE --from=earliest", "give one of --table, --path, --topic and --same-sinks"),
         ("replay FILE --from=earliest --topic=a%b", "--topic: 'a b' is not a topic's name"),
+        ("replay FILE --from=earliest", "give one of --table, --path and --topic"),
+        ("replay FILE --from=earliest --table=t --topic=t", "give one of --table, --path and --topic"),
+        ("replay FILE --from=earliest --table=default.flights", "--table default.flights is the file's own; a replay goes into another one"),
+        ("replay FILE --from=earliest --path=p", "--path needs a delta or parquet sink in the file; use --table"),
+        ("replay FILE --from=earliest --table=t --at-least-once", "--at-least-once is for --topic: a table has each record once on every cluster"),
     ],
 )  # fmt: skip
 def test_what_is_refused_before_spark_starts(
@@ -149,6 +158,84 @@ def test_a_pipeline_that_is_ended_by_ctrl_c_has_not_failed(file: Path) -> None:
         supervise(load(file), start)
     last = status(load(file)) or {}
     assert last["state"] == "ended" and "error" not in last
+
+
+@pytest.mark.parametrize(
+    ("logged", "line"),
+    [
+        (
+            "WARNING: Using incubator modules\nInvalid maximum heap size: -Xmx9e\nError: Could not create the Java Virtual Machine.\n",
+            "Invalid maximum heap size: -Xmx9e; Error: Could not create the Java Virtual Machine.",
+        ),
+        ("", "nothing is in .*spark.log"),
+    ],
+)
+def test_a_java_that_does_not_start_says_why(
+    file: Path, logged: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a stack of Python's, and the reason in a file that nobody named."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    def exits(_: object) -> None:
+        os.write(2, logged.encode())
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", exits)
+    monkeypatch.setattr(session, "_prepare_host", lambda: None)
+    log_file = tmp_path / "spark.log"
+    log_file.write_text("of an earlier run\n")
+    with pytest.raises(PipelineError, match=f"^Spark's process did not start: {line}$"):
+        session.session(load(file), log_file=log_file)
+
+
+def test_what_spark_says_while_it_starts_is_one_line(file: Path) -> None:
+    """As of a master or a Connect server that does not answer: it was a stack of Python's."""
+    from pyspark.errors import PySparkException
+
+    def start() -> SparkSession:
+        raise PySparkException("[CANNOT_CONNECT] nobody is there\n\tat org.apache.spark")
+
+    with pytest.raises(PipelineError, match=r"^\[CANNOT_CONNECT\] nobody is there$"):
+        supervise(load(file), start)
+
+
+def test_a_range_without_records_is_a_line_and_starts_no_spark(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --json it printed nothing."""
+    ends = {Tp("flights", 0): 7}
+    monkeypatch.setattr(backfill, "_bounds", lambda *_: (ends, ends))
+    monkeypatch.setattr(backfill, "_topic_ids", lambda *_: {})
+    monkeypatch.setattr(session, "session", lambda *_, **__: pytest.fail("Spark starts"))
+    words = ["backfill", str(file), "--from=latest", "--table=t"]
+    result = CliRunner().invoke(pipeline, [*words, "--json"], catch_exceptions=False)
+    wanted: dict[str, object] = {
+        "batch": None,
+        "records": 0,
+        "bad": 0,
+        "rows": {},
+        "seconds": 0.0,
+        "total": 0,
+        "done": 0,
+    }
+    assert json.loads(result.output) == wanted
+    result = CliRunner().invoke(pipeline, words, catch_exceptions=False)
+    assert result.output == "nothing to do: the range has no records, or was finished before\n"
+
+
+def test_a_replay_into_a_table_keeps_what_records_have(file: Path) -> None:
+    """Its columns are key, value, headers and the hidden ones."""
+    text = file.read_text().replace('["day(_timestamp)"]', '["day(_timestamp)", "number"]\nkey = ["number"]')
+    file.write_text(f'{text}\n[[sinks]]\nformat = "parquet"\npath = "files"\npartition_by = ["number", "_topic"]\n')
+    described = load(file)
+    own_table = described.sinks[0]
+    assert isinstance(own_table, IcebergSink) and own_table.key == ("number",)
+    found = replay_target(described, "raw", None, None, at_least_once=False)
+    assert found == replace(own_table, table="raw", key=(), partition_by=("day(_timestamp)",))
+    found = replay_target(described, None, "raw", None, at_least_once=False)
+    assert found == ParquetSink("raw", ("_topic",))
+    assert replay_target(described, None, None, "again", at_least_once=True) == TopicSink(
+        "again", None, "at-least-once"
+    )
 
 
 def test_a_pipeline_that_spark_submit_starts_is_starting(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

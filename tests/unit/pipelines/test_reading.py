@@ -402,7 +402,7 @@ def test_a_range_does_not_go_into_a_topic_that_the_pattern_matches() -> None:
     """The pipeline that runs would read each of its records once more."""
     pipeline = Pipeline(name="p", kafka={}, source=Source(pattern="p.*"), sinks=())
     with pytest.raises(PipelineError, match="p-again is the one that is read"):
-        replay_of(pipeline, "again", "p-again", "exactly-once")
+        replay_of(pipeline, "again", TopicSink("p-again"))
     with pytest.raises(click.UsageError, match="p-again is the topic that is read"):
         targets(pipeline, None, None, "p-again", same_sinks=False)
 

@@ -48,7 +48,14 @@ def test_the_wheel_s_java_starts_with_what_spark_asks_for(environ: dict[str, str
     assert told.returncode == 0 and "version" in told.stderr
 
 
-def test_without_any_the_message_says_what_to_install(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_the_message_says_what_was_found_and_what_to_install(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(NoJava, match=r"kafkalite\[java\]"):
+    with pytest.raises(NoJava, match=r"\(none was found\).*kafkalite\[java\]"):
+        java_home(environ)
+    old = fake_java(tmp_path / "old", "java.base")
+    (tmp_path / "old" / "release").write_text('JAVA_VERSION="11.0.2"\n')
+    environ |= {"JAVA_HOME": str(tmp_path / "wrong"), "PATH": str(old.parent)}
+    with pytest.raises(NoJava, match=f"{tmp_path}/wrong/bin/java is not usable; {old} is version 11"):
         java_home(environ)
