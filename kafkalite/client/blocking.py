@@ -153,6 +153,21 @@ class BlockingClient:
         timeout_s = self._request_s(timeout_ms)
         self.run(self.routing.to_coordinator(messages.GROUP, group_id, request, messages.first_commit_error, timeout_s))
 
+    def committed_offsets(self, group_id: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+        """What a group has committed; empty if there is no such group. Raises ApiError, RpcError."""
+
+        def error_of(response: Any) -> tuple[int, str]:
+            return messages.fetched_error(response), ""
+
+        timeout_s, request = self._request_s(timeout_ms), messages.fetch_offsets_request(group_id)
+        _, found = self.run(self.routing.to_coordinator(messages.GROUP, group_id, request, error_of, timeout_s))
+        return {
+            TopicPartition(topic.name, each.partition_index): each.committed_offset
+            for topic in messages.fetched_topics(found)
+            for each in topic.partitions
+            if not each.error_code and each.committed_offset >= 0
+        }
+
     # --- leaders -----------------------------------------------------------------------------
 
     def list_offsets(

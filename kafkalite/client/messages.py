@@ -340,6 +340,20 @@ def commit_offsets_request(
     return request(group, generation, member_id, topics=topics)
 
 
+def fetch_offsets_request(group: str) -> Any:
+    """All offsets of a group."""
+    request = wire.OffsetFetchRequest
+    return request(group, None, [request.OffsetFetchRequestGroup(group, topics=None)])
+
+
+def fetched_error(response: Any) -> int:
+    return int(response.groups[0].error_code if response.groups else response.error_code)
+
+
+def fetched_topics(response: Any) -> Any:
+    return response.groups[0].topics if response.groups else response.topics
+
+
 def first_commit_error(response: Any) -> tuple[int, str]:
     """Of an OffsetCommit or OffsetDelete: (error, where)."""
     if error := getattr(response, "error_code", 0):

@@ -75,6 +75,11 @@ def completed(pipeline: Pipeline, offsets: Offsets) -> Offsets:
     return found
 
 
+def committed(pipeline: Pipeline) -> Mapping[TopicPartition, int]:
+    """The progress in the group of the pipeline's name. Raises KafkaliteError, OSError."""
+    return connected(pipeline, subscription(pipeline), {}).client.committed_offsets(pipeline.name)
+
+
 def connected(pipeline: Pipeline, which: Mapping[str, str], start: Mapping[str, str]) -> TopicReader:
     """The cluster, asked about the topics that `which` subscribes to, with a starting position. Raises OptionError."""
     from pyspark_kafkalite.clients import shared

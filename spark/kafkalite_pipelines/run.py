@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.errors import KafkaliteError
 from kafkalite_pipelines.batches import Batches, BatchResult
-from kafkalite_pipelines.cluster import completed
-from kafkalite_pipelines.definition import Pipeline, PipelineError
+from kafkalite_pipelines.cluster import committed, completed
+from kafkalite_pipelines.definition import Pipeline, PipelineError, Sink, TopicSink
 from kafkalite_pipelines.places import Checkpoint
 from kafkalite_pipelines.remote import RemoteBatches, is_remote
 from kafkalite_pipelines.sinks.opening import open_sink
@@ -32,7 +33,11 @@ def start(pipeline: Pipeline, spark: SparkSession, on_batch: Callable[[BatchResu
     location = pipeline.place(pipeline.checkpoint)
     checkpoint = Checkpoint(f"{location}/query")
     sinks = [open_sink(pipeline, sink) for sink in pipeline.sinks]
-    recorded = resume_from(pipeline, sinks) if checkpoint.last_batch() is None else None
+    recorded = None
+    if (planned := checkpoint.last_batch()) is None:
+        recorded = resume_from(pipeline, sinks)
+    elif not any(sink.eager for sink in sinks) and any(_once(sink) for sink in pipeline.sinks):
+        check_progress(pipeline, checkpoint.offsets(planned) or {})
     if recorded is not None:
         log.warning("%s has a new checkpoint: it continues where %s ends", pipeline.name, sinks[0].name)
     batches = Batches(pipeline, spark, sinks)
@@ -54,6 +59,33 @@ def start(pipeline: Pipeline, spark: SparkSession, on_batch: Callable[[BatchResu
     else:
         writer = writer.trigger(processingTime=f"{int(pipeline.every_s * 1000)} milliseconds")
     return writer.start()
+
+
+def _once(sink: Sink) -> bool:
+    return isinstance(sink, TopicSink) and sink.delivery == "exactly-once"
+
+
+def check_progress(pipeline: Pipeline, planned: Mapping[str, Mapping[str, int]]) -> None:
+    """A table says at which offsets its last batch ends, a topic does not: so the group of the pipeline is asked.
+
+    Args:
+        planned: where the last batch in the checkpoint ends.
+
+    Raises:
+        PipelineError: later batches are done. Their numbers would be planned again, and passed over with other records in them.
+    """
+    try:
+        done = committed(pipeline)
+    except (KafkaliteError, OSError) as error:
+        log.warning("group %s cannot be asked whether the checkpoint is the newest: %s", pipeline.name, error)
+        return
+    for tp, offset in sorted(done.items()):
+        if offset > (ends := planned.get(tp.topic, {}).get(str(tp.partition), offset)):
+            raise PipelineError(
+                f"the checkpoint {pipeline.place(pipeline.checkpoint)} ends at offset {ends} of {tp}, and group {pipeline.name} has "
+                f"committed {offset}: the checkpoint is older than what is done. Bring the newest one back; or remove its directory "
+                "query, and give source.start the group's offsets"
+            )
 
 
 def resume_from(pipeline: Pipeline, sinks: list[OpenSink]) -> Mapping[str, Mapping[str, int]] | None:

@@ -191,6 +191,10 @@ class FakeLog:
         self._called("commit_offsets")
         self.committed.setdefault(group_id, {}).update(offsets)
 
+    def committed_offsets(self, group_id: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+        self._called("committed_offsets")
+        return dict(self.committed.get(group_id, {}))
+
     def close(self) -> None:
         self._called("close")
 

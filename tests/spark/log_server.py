@@ -24,7 +24,7 @@ from kafkalite.rpc.codec import pack
 from tests.spark.fake_log import FakeLog
 
 _SERVED = (
-    "ApiVersions", "Metadata", "Produce", "Fetch", "ListOffsets", "InitProducerId", "OffsetCommit", "CreateTopics",
+    "ApiVersions", "Metadata", "Produce", "Fetch", "ListOffsets", "InitProducerId", "OffsetCommit", "OffsetFetch", "CreateTopics",
     "FindCoordinator", "AddPartitionsToTxn", "Extension",
 )  # fmt: skip
 #: What this release of Kafka offers of these APIs. Source: the message definitions of its branch.
@@ -221,6 +221,18 @@ class LogServer:
                 for t in message.topics
             ]
         )
+
+    def _OffsetFetch(self, message: Any, version: int) -> Any:
+        response = wire.OffsetFetchResponse
+        committed = self.log.committed_offsets(message.groups[0].group_id if message.groups else message.group_id)
+        topics: dict[str, list[Any]] = {}
+        for tp, offset in committed.items():
+            part = response.OffsetFetchResponsePartitions if message.groups else response.OffsetFetchResponsePartition
+            topics.setdefault(tp.topic, []).append(part(tp.partition, offset, -1, "", 0))
+        if not message.groups:
+            return response(topics=[response.OffsetFetchResponseTopic(name, parts) for name, parts in topics.items()])
+        found = [response.OffsetFetchResponseTopics(name, partitions=parts) for name, parts in topics.items()]
+        return response(groups=[response.OffsetFetchResponseGroup(message.groups[0].group_id, found, 0)])
 
     def _CreateTopics(self, message: Any, version: int) -> Any:
         response = wire.CreateTopicsResponse

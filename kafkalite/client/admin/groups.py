@@ -146,7 +146,7 @@ class Groups:
         offsets = tuple(
             GroupOffset(topic.name, each.partition_index, Offset(each.committed_offset), each.committed_leader_epoch,
                         each.metadata or "")
-            for topic in _topics_of(await self._committed(group))
+            for topic in messages.fetched_topics(await self._committed(group))
             for each in topic.partitions
             if not each.error_code
         )  # fmt: skip
@@ -240,13 +240,7 @@ class Groups:
         return node, GroupDescription(answered.group_state, _STREAMS, assignor, members, group_type=_STREAMS)
 
     async def _committed(self, group: str) -> Any:
-        request = wire.OffsetFetchRequest
-        everything = request(group, None, [request.OffsetFetchRequestGroup(group, topics=None)])
-        _, answer = await self.ask(
-            group,
-            everything,
-            lambda response: response.groups[0].error_code if response.groups else response.error_code,
-        )
+        _, answer = await self.ask(group, messages.fetch_offsets_request(group), messages.fetched_error)
         return answer
 
     async def delete(self, group: str) -> None:
@@ -305,10 +299,6 @@ def _described_error(response: Any) -> int:
     """That there is no such group is no error here."""
     code = int(response.groups[0].error_code)
     return 0 if code == ErrorCode.GROUP_ID_NOT_FOUND else code
-
-
-def _topics_of(response: Any) -> Any:
-    return response.groups[0].topics if response.groups else response.topics
 
 
 def _refuse(number: int, text: str) -> None:

@@ -29,6 +29,8 @@ async def test_offsets_reach_the_group_s_coordinator_from_either_node(tmp_path: 
             with TransactionalClient(BlockingClientConfig(bootstrap)) as client:
                 for group in groups:
                     client.commit_offsets(group, wanted, timeout_ms=30_000)
+                    assert client.committed_offsets(group) == wanted
+                assert client.committed_offsets("nobody") == {}
                 with pytest.raises(ApiError) as refused:
                     client.commit_offsets(groups[0], {TopicPartition("nope", 0): 1}, timeout_ms=2_000)
                 assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,20 @@ pytest.importorskip("deltalake")
 from deltalake import DeltaTable, write_deltalake
 from deltalake import Schema as DeltaSchema
 
-from kafkalite_pipelines import DeltaSink, ParquetSink, Pipeline, PipelineError, Source
-from kafkalite_pipelines.batches import commit
+from kafkalite.model import TopicPartition
+from kafkalite_pipelines import DeltaSink, ParquetSink, Pipeline, PipelineError, Source, TopicSink
+from kafkalite_pipelines.batches import Batches, commit
 from kafkalite_pipelines.definition import DELETED
 from kafkalite_pipelines.places import Place
-from kafkalite_pipelines.run import resume_from
+from kafkalite_pipelines.run import check_progress, resume_from
 from kafkalite_pipelines.sinks import writing
 from kafkalite_pipelines.sinks.delta import DeltaSinkTable, _DeltaAppend
 from kafkalite_pipelines.sinks.delta_keyed import KeyedDeltaTable, _Merged
+from kafkalite_pipelines.sinks.opening import open_sink
 from kafkalite_pipelines.sinks.parquet import ParquetFiles, _StagedFiles, _staging
 from kafkalite_pipelines.sinks.sink import Batch
 from kafkalite_pipelines.sinks.tables import Interval
+from tests.spark.fake_log import FakeLog
 
 ROWS = pa.table({"n": [1, 2]})
 
@@ -88,6 +92,43 @@ def test_files_that_no_delta_table_names_are_removed(tmp_path: Path, scheme: str
     assert staged().commit() == 2 and files() == 1
     assert staged().commit() == 0 and files() == 1, "a batch that was there already"
     assert DeltaTable(table.location).to_pyarrow_table().num_rows == 2
+
+
+@pytest.mark.parametrize("more", [(), (TopicSink("out"),)])
+def test_a_checkpoint_that_is_older_than_a_table(tmp_path: Path, more: tuple[TopicSink, ...]) -> None:
+    """Its next batch has the number of one that the table has, and other records: it was passed over."""
+    sink = DeltaSink("t")
+    pipeline = Pipeline("p", {}, Source(("t",)), (sink, *more), directory=tmp_path)
+    table = DeltaSinkTable(pipeline, sink)
+    write_deltalake(table.location, ROWS)
+    present = table.table()
+    assert present is not None
+    _DeltaAppend(table, batch("p", 3), writing.files_of(ROWS, table._target(present), "prefix", ())).commit()
+    nothing: Any = None  # Spark is not asked
+    batches = Batches(pipeline, nothing, [open_sink(pipeline, each) for each in pipeline.sinks])
+    assert batches._is_done(batch("p", 3)) == (not more) and not batches._is_done(batch("p", 4))
+    with pytest.raises(PipelineError, match="is older than Delta table t, where batch 3 ends at other offsets"):
+        batches.process(nothing, replace(batch("p", 3), offsets={"t": {"0": 4}}))
+
+
+@pytest.mark.parametrize(
+    ("done", "older"),
+    [({}, False), ({"t": 7, "other": 99}, False), ({"t": 8}, True)],
+)
+def test_a_checkpoint_that_is_older_than_a_topic(
+    done: dict[str, int], *, older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic cannot say where its batches end: batches that were planned again with more records were passed over."""
+    log = FakeLog(committed={"p": {TopicPartition(topic, 0): offset for topic, offset in done.items()}})
+    monkeypatch.setattr("pyspark_kafkalite.clients.shared", lambda _: log)
+    pipeline = Pipeline("p", {"bootstrap.servers": "h:1"}, Source(("t",)), (TopicSink("out"),))
+    if not older:
+        check_progress(pipeline, {"t": {"0": 7}})
+    else:
+        with pytest.raises(
+            PipelineError, match="ends at offset 7 of t-0, and group p has committed 8: the checkpoint is older"
+        ):
+            check_progress(pipeline, {"t": {"0": 7}})
 
 
 def test_a_batch_that_changes_nothing_is_recorded_too(tmp_path: Path) -> None:
