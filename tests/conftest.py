@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.loop import ClosingLoops
@@ -31,3 +33,11 @@ asyncio.set_event_loop_policy(ClosingLoops())
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+_SPARK = Path(__file__).parent / "spark"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's tests first: the first worker begins with all of them, and idle workers take tests from the ends of the others' queues
+    (--dist worksteal). So one JVM is started and warmed up, not one for each worker."""
+    items.sort(key=lambda item: not item.path.is_relative_to(_SPARK))
