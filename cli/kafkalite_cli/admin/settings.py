@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kafkalite.client.admin.configs import ConfigResource, Setting, alter_configs, describe_configs, settings_in_force
+from kafkalite.client.admin.configs import ConfigResource, Setting, alter_configs, describe_configs
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import ALIASES, BROKER_KEYS, LIMIT_KEYS, TOPIC_KEYS, is_dynamic, is_limit
 from kafkalite.errors import ErrorCode, api_error
@@ -83,13 +83,14 @@ async def get(
 
     async with cli.connect() as client:
         found = await describe_configs(client, resource, timeout_s=cli.timeout_s)
-        in_force: dict[str, Setting] = {}
-        if is_all or (keys and not is_cluster):
-            in_force = await settings_in_force(client, resource, timeout_s=cli.timeout_s)
-        elif broker is not None and not found.own:
-            alive = (await client.describe_cluster(timeout_s=cli.timeout_s)).brokers
-            if all(each.broker_id != broker for each in alive):
-                click.echo(f"note: broker {broker} is not alive, and nothing is set for it", err=True)
+    in_force: dict[str, Setting] = {}
+    if is_all or (keys and not is_cluster):
+        if found.in_force is None:
+            reason = f"broker {broker} is not alive: only what is set for it is known"
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+        in_force = found.in_force
+    elif found.in_force is None and not found.own:
+        click.echo(f"note: broker {broker} is not alive, and nothing is set for it", err=True)
     source = "topic" if topic is not None else "cluster" if is_cluster else "broker"
     known = {key: Setting(value, source) for key, value in found.own.items()} | in_force
     _refuse_unknown(keys, known.keys() | (_known_of_cluster() if is_cluster else set()))
@@ -122,11 +123,12 @@ async def _alter(
     cli: Invocation, resource: ConfigResource, changes: dict[str, str], deletions: tuple[str, ...], broker: int | None
 ) -> None:
     async with cli.connect() as client:
+        deadline = client.now() + cli.timeout_s
         if deletions:
             await _refuse_unset(client, resource, deletions, cli.timeout_s)
-        await alter_configs(client, resource, changes, deletions, timeout_s=cli.timeout_s)
-        settings = (await describe_configs(client, resource, timeout_s=cli.timeout_s)).own
-        await client.metadata([resource.name] if resource.is_topic else (), timeout_s=cli.timeout_s)
+        await alter_configs(client, resource, changes, deletions, timeout_s=deadline - client.now())
+        settings = (await describe_configs(client, resource, timeout_s=deadline - client.now())).own
+        await client.metadata([resource.name] if resource.is_topic else (), timeout_s=deadline - client.now())
     if resource.is_topic and (note := _too_many_in_sync(client, resource.name, changes)):
         click.echo(note, err=True)
     if broker is not None and BrokerId(broker) not in client.view.brokers:

@@ -7,7 +7,6 @@ from typing import Any
 
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
@@ -54,14 +53,6 @@ class ConfigResource:
         return _OF_BROKER if self.name else _OF_ALL_BROKERS
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """`own` is what is set for the resource itself; `effective`, of a topic, all that holds for it."""
-
-    own: dict[str, str]
-    effective: dict[str, str]
-
-
 #: config_source -> where a value comes from.
 _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "file", 5: "default"}
 
@@ -72,42 +63,34 @@ class Setting:
 
     value: str
     source: str
-    is_read_only: bool = False
     is_secret: bool = False
 
 
-async def settings_in_force(
-    client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0
-) -> dict[str, Setting]:
-    """All that holds for a topic, or for a broker that is alive. Of the cluster: what is set. Raises ApiError, RpcError."""
-    entries = await _described(client, resource, timeout_s)
-    if entries is None:
-        reason = f"broker {resource.broker_id} is not alive: only what is set for it is known"
-        raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
-    return {
-        entry.name: Setting(
-            "" if entry.value is None else entry.value,
-            _SOURCES.get(entry.config_source, "unknown"),
-            entry.read_only,
-            entry.is_sensitive,
-        )
-        for entry in entries
-    }
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`own` is what is set for the resource itself; `effective`, of a topic, all that holds for it.
+
+    `in_force`: all that holds, and where it comes from (of the cluster: what is set); None of a broker that is not alive.
+    """
+
+    own: dict[str, str]
+    effective: dict[str, str]
+    in_force: dict[str, Setting] | None
 
 
-async def _described(client: AsyncClient, resource: ConfigResource, timeout_s: float) -> Sequence[Any] | None:
+async def _described(client: AsyncClient, resource: ConfigResource, deadline: float) -> Sequence[Any] | None:
     """The entries of a DescribeConfigs response; None: only the broker itself could say, and it is not alive."""
     request = wire.DescribeConfigsRequest
     message = request(
         [request.DescribeConfigsResource(resource.resource_type, resource.name, None)], include_synonyms=True
     )
     if resource.broker_id is None:
-        answer = await client.call_any(message, timeout_s=timeout_s)
+        answer = await client.call_any(message, timeout_s=deadline - client.now())
     else:
-        await client.metadata((), timeout_s=timeout_s)
+        await client.metadata((), timeout_s=deadline - client.now())
         if resource.broker_id not in client.view.brokers:
             return None
-        answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)
+        answer = await client.call_node(resource.broker_id, message, timeout_s=max(0.0, deadline - client.now()))
     [result] = answer.results
     refuse(result.error_code, result.error_message)
     entries: Sequence[Any] = result.configs
@@ -116,20 +99,25 @@ async def _described(client: AsyncClient, resource: ConfigResource, timeout_s: f
 
 async def describe_configs(client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0) -> Settings:
     """Settings as ZooKeeper has them. A broker need not be alive (that takes kafkalite's extension API)."""
-    entries = await _described(client, resource, timeout_s)
+    deadline = client.now() + timeout_s
+    entries = await _described(client, resource, deadline)
     if entries is None:
         assert resource.broker_id is not None
         asked = DescribeBrokerSettingsRequest(resource.broker_id)
-        found = await client.request(asked, DescribeBrokerSettingsResponse, timeout_s=timeout_s)
+        found = await client.request(asked, DescribeBrokerSettingsResponse, timeout_s=deadline - client.now())
         refuse(found.error, found.message)
-        return Settings(found.settings or {}, {})
+        return Settings(found.settings or {}, {}, None)
     own = {
         entry.name: entry.synonyms[0].value or "" if entry.synonyms else entry.value or ""
         for entry in entries
         if entry.config_source == resource.own_source
     }
-    effective = {entry.name: entry.value or "" for entry in entries} if resource.is_topic else {}
-    return Settings(own, effective)
+    in_force = {
+        entry.name: Setting(entry.value or "", _SOURCES.get(entry.config_source, "unknown"), entry.is_sensitive)
+        for entry in entries
+    }
+    effective = {name: each.value for name, each in in_force.items()} if resource.is_topic else {}
+    return Settings(own, effective, in_force)
 
 
 async def alter_configs(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalite.client import messages
+from kafkalite.client.admin.configs import ConfigResource, describe_configs
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.effects import Pause, Refresh, ToAny
@@ -28,6 +29,29 @@ async def test_a_topic_is_not_looked_for_longer_than_was_said() -> None:
         async with AsyncClient.connect(bootstrap, request_timeout_s=3600) as client, asyncio.timeout(150):
             with pytest.raises(RpcError):
                 await client.known_topic("t", timeout_s=0.2)
+
+
+async def test_settings_are_described_within_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the requests had the whole time: `config get` took several times `--timeout`."""
+    now_s, limits = 100.0, []
+
+    def answered(answer: Any) -> Any:
+        async def ask(*_: object, timeout_s: float) -> Any:
+            nonlocal now_s
+            limits.append(timeout_s)
+            now_s += 2.0
+            return answer
+
+        return ask
+
+    client = AsyncClient.connect("127.0.0.1:1")
+    client.view.update(Metadata("c", BrokerId(1), (LiveBroker(BrokerId(1), "h", 9092),), ()))
+    result = wire.DescribeConfigsResponse.DescribeConfigsResult(0, "", 4, "1", [])
+    monkeypatch.setattr(client, "now", lambda: now_s)
+    monkeypatch.setattr(client, "metadata", answered(None))
+    monkeypatch.setattr(client, "call_node", answered(wire.DescribeConfigsResponse(results=[result])))
+    found = await describe_configs(client, ConfigResource.broker(BrokerId(1)), timeout_s=5.0)
+    assert (found.in_force, limits) == ({}, [5.0, 3.0])
 
 
 @pytest.mark.parametrize("last", [RpcTimeout("no answer"), None])
