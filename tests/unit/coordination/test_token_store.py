@@ -287,7 +287,9 @@ async def test_the_tokens_of_one_user_are_bounded(world: World, monkeypatch: pyt
 
 
 @in_world
-async def test_tokens_that_have_expired_count_until_they_are_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tokens_that_have_expired_count_until_they_are_removed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else one user could fill ZooKeeper with tokens of a millisecond."""
     monkeypatch.setattr(tokens, "MAX_TOKENS_OF_ONE", A_FEW)
     one, _ = await pair(world)
@@ -303,7 +305,9 @@ async def test_tokens_that_have_expired_count_until_they_are_removed(world: Worl
 
 
 @in_world
-async def test_tokens_that_are_asked_for_at_the_same_time_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tokens_that_are_asked_for_at_the_same_time_are_bounded_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tokens, "MAX_TOKENS_OF_ONE", A_FEW)
     one, _ = await pair(world)
     asked = [one.admin.create(ALICE, ALICE, [], -1) for _ in range(A_FEW + 20)]
