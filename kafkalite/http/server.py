@@ -74,6 +74,7 @@ class HttpServer:
         network: Network,
         pages: Mapping[str, Handler],
         authenticator: HttpAuthenticator,
+        *,
         tls: ServerTls | None = None,
         per_ip: ConnectionLimits | None = None,
         posts: Collection[str] = (),

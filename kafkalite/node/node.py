@@ -310,9 +310,9 @@ class Node:
             env.network,
             {**StatusPages(self).pages(), **self.console.pages()},
             HttpAuthenticator(self.rights.access, http, env.clock, env.disk),
-            http.listener.tls if http is not None else None,
-            self.rights.connection_limits(),
-            POSTS,
+            tls=http.listener.tls if http is not None else None,
+            per_ip=self.rights.connection_limits(),
+            posts=POSTS,
             # A browser sends no login for a name that it has not logged in at; the browser checks the names of a certificate.
             names=http_names(self.config) if http is None else None,
             trees=SchemaPages(self.schemas).trees(),

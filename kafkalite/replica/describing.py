@@ -45,6 +45,7 @@ class Describing:
 
     def __init__(
         self,
+        *,
         hosted: HostedPartitions,
         strays: StrayLogs,
         offline_replicas: OfflineReplicas,

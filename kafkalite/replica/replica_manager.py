@@ -173,15 +173,15 @@ class ReplicaManager:
         self.serving.throttled_rate = config.leader_replication_throttled_rate
         self.open_transactions = OpenTransactions(self.hosted, env.clock, config.transaction_max_timeout_ms)
         self.describing = Describing(
-            self.hosted,
-            self.strays,
-            self.offline_replicas,
-            logs,
-            metadata,
-            self.open_transactions,
-            env.clock,
-            identity,
-            config.replica_lag_time_max_ms,
+            hosted=self.hosted,
+            strays=self.strays,
+            offline_replicas=self.offline_replicas,
+            logs=logs,
+            metadata=metadata,
+            open_transactions=self.open_transactions,
+            clock=env.clock,
+            identity=identity,
+            lag_time_max_ms=config.replica_lag_time_max_ms,
         )
         self.session_roles = SessionRoles(
             logs=logs, local=local, metadata=metadata, hosted=self.hosted, commands=self.commands, strays=self.strays

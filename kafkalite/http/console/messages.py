@@ -233,8 +233,8 @@ class _AnswerReader:
                         return
                     # Off the loop: a batch may be compressed, and many small records take a while.
                     look = partial(
-                        scan_batches, reading.key, data, start, reading.end, fetched.aborted, self._wanted.fits,
-                        most - len(reading.found), self._budget,
+                        scan_batches, reading.key, data, start, reading.end, fetched.aborted,
+                        fits=self._wanted.fits, most=most - len(reading.found), budget=self._budget,
                     )  # fmt: skip
                     scanned = cast(Scanned, await self._disk.run_blocking(look))
             except (ApiError, RpcError) as error:

@@ -47,6 +47,7 @@ def scan_batches(
     start: int,
     end: int,
     aborted: Iterable[AbortedTransaction],
+    *,
     fits: Callable[[ConsumedRecord], bool],
     most: int,
     budget: ScanBudget,

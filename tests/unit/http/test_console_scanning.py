@@ -35,7 +35,7 @@ def scan(
     def fits(record: ConsumedRecord) -> bool:
         return text in (record.value or b"")
 
-    return scan_batches(KEY, memoryview(data), start, end, (), fits, most, budget or ScanBudget())
+    return scan_batches(KEY, memoryview(data), start, end, (), fits=fits, most=most, budget=budget or ScanBudget())
 
 
 def test_records_that_fit_from_start_to_end() -> None:
