@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
@@ -40,7 +39,7 @@ class ExtensionHandlers:
     def table(self) -> dict[str, Handler]:
         return {"Extension": self.serve}
 
-    async def serve(self, request: Request, message: Any) -> Any:
+    async def serve(self, request: Request, message: wire.ExtensionRequest) -> wire.ExtensionResponse:
         """Raises ApiError: the request is refused as a whole."""
         api = _row(message)
         is_about_cluster = api.names is None and any(need.scope is Scope.WHOLE for need in api.needs)
@@ -148,7 +147,7 @@ def _names_in(api: ExtensionApi, answer: Message) -> dict[str, None]:
     return names
 
 
-def _row(message: Any) -> ExtensionApi:
+def _row(message: wire.ExtensionRequest) -> ExtensionApi:
     """Raises ApiError UNSUPPORTED_VERSION, INVALID_REQUEST."""
     api = APIS.get(message.kind)
     if api is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.streams import heartbeats
@@ -300,7 +299,9 @@ def _member(group: StreamsGroup, member: StreamsMember) -> wire.StreamsGroupDesc
 def _description(stored: Description) -> wire.StreamsGroupDescribeResponse.TopologyDescription:
     response = wire.StreamsGroupDescribeResponse
 
-    def node(each: Any) -> wire.StreamsGroupDescribeResponse.TopologyDescriptionNode:
+    def node(
+        each: wire.StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode,
+    ) -> wire.StreamsGroupDescribeResponse.TopologyDescriptionNode:
         return response.TopologyDescriptionNode(
             each.name, each.node_type, each.source_topics, each.sink_topic, each.stores, each.successors
         )

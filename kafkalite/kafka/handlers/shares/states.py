@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalite.coordinators.services import Services
@@ -19,8 +19,9 @@ from kafkalite.kafka.stepped import STEP
 from kafkalite.protocol import wire
 from kafkalite.protocol.errors import WireError
 
+_Asked = TypeVar("_Asked")
 #: Serves one partition: returns the fields of its result after the error, for the response's class.
-_Serve = Callable[[ShareKey, Any], Awaitable[Sequence[Any]]]
+_Serve = Callable[[ShareKey, _Asked], Awaitable[Sequence[object]]]
 
 
 class ShareStateHandlers:
@@ -41,7 +42,7 @@ class ShareStateHandlers:
     async def initialize(
         self, request: Request, message: wire.InitializeShareGroupStateRequest
     ) -> wire.InitializeShareGroupStateResponse:
-        async def serve(key: ShareKey, asked: Any) -> Sequence[Any]:
+        async def serve(key: ShareKey, asked: wire.InitializeShareGroupStateRequest.PartitionData) -> Sequence[object]:
             await self._shares.initialize(key, asked.state_epoch, asked.start_offset)
             return ()
 
@@ -53,7 +54,7 @@ class ShareStateHandlers:
     ) -> wire.ReadShareGroupStateResponse:
         response = wire.ReadShareGroupStateResponse
 
-        async def serve(key: ShareKey, asked: Any) -> Sequence[Any]:
+        async def serve(key: ShareKey, asked: wire.ReadShareGroupStateRequest.PartitionData) -> Sequence[object]:
             state = await self._shares.read(key, asked.leader_epoch)
             batches = wire_batches(response.StateBatch, state.batches)
             return state.state_epoch, state.start_offset, batches
@@ -63,7 +64,7 @@ class ShareStateHandlers:
     async def write(
         self, request: Request, message: wire.WriteShareGroupStateRequest
     ) -> wire.WriteShareGroupStateResponse:
-        async def serve(key: ShareKey, asked: Any) -> Sequence[Any]:
+        async def serve(key: ShareKey, asked: wire.WriteShareGroupStateRequest.PartitionData) -> Sequence[object]:
             try:
                 batches = batches_of(asked.state_batches)
             except WireError as error:
@@ -77,7 +78,7 @@ class ShareStateHandlers:
     async def delete(
         self, request: Request, message: wire.DeleteShareGroupStateRequest
     ) -> wire.DeleteShareGroupStateResponse:
-        async def serve(key: ShareKey, asked: Any) -> Sequence[Any]:
+        async def serve(key: ShareKey, asked: wire.DeleteShareGroupStateRequest.PartitionData) -> Sequence[object]:
             await self._shares.delete(key)
             return ()
 
@@ -87,14 +88,16 @@ class ShareStateHandlers:
     async def summary(
         self, request: Request, message: wire.ReadShareGroupStateSummaryRequest
     ) -> wire.ReadShareGroupStateSummaryResponse:
-        async def serve(key: ShareKey, asked: Any) -> Sequence[Any]:
+        async def serve(key: ShareKey, asked: wire.ReadShareGroupStateSummaryRequest.PartitionData) -> Sequence[object]:
             found = await self._shares.summary(key)
             return found.state_epoch, found.leader_epoch, found.start_offset, found.completed
 
         response = wire.ReadShareGroupStateSummaryResponse
         return response(await self._serve(request, message, serve, response.ReadStateSummaryResult, response))
 
-    async def _serve(self, request: Request, message: Any, serve: _Serve, topic_of: Any, response: Any) -> list[Any]:
+    async def _serve(
+        self, request: Request, message: Any, serve: _Serve[_Asked], topic_of: Any, response: Any
+    ) -> list[Any]:
         """The results of all partitions, which are served side by side: each waits for replication."""
         if not self._is_allowed(request):
             raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
