@@ -10,7 +10,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import BrokerId, TopicId, TopicPartition
+from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.replica import session_roles
 from kafkalite.replica.command_queue import MAX_QUEUED
 from kafkalite.replica.startup import read_cluster
@@ -343,7 +343,8 @@ async def test_a_topic_that_was_created_again_while_this_node_read_is_not_replac
         snapshot = await read_cluster(coordinator)
         (former,) = snapshot.partitions
         assert (await cluster.stop_replica(1, TP, epoch=-2, delete=True)).partitions == ()
-        created = replace(former, topic_id=present, leader_epoch=0, partition_epoch=0, is_new=True)
+        created = replace(former, topic_id=present, leader_epoch=LeaderEpoch(0), partition_epoch=PartitionEpoch(0))
+        created = replace(created, is_new=True)
         assert not (await cluster.command(1, created)).partitions
         assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
         return snapshot

@@ -200,5 +200,5 @@ async def test_a_stray_of_a_topic_with_a_long_name_is_named_in_full(make_cluster
     assert (await node.produce(key, b"x")).error == ErrorCode.NONE
     node.manager.roles.stop(node.partition(key))
     node.logs.set_stray(key)
-    (end,) = node.manager.log_ends(LogEndsRequest((tuple(key), ("t", 0)), with_strays=True)).ends
-    assert ((end.topic, end.partition), end.leader_epoch, end.log_end_offset) == (tuple(key), 5, 1)
+    (end,) = node.manager.log_ends(LogEndsRequest(((key.topic, 0), ("t", 0)), with_strays=True)).ends
+    assert (end.topic, end.partition, end.leader_epoch, end.log_end_offset) == (*key, 5, 1)
