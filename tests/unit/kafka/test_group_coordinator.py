@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -211,6 +212,28 @@ async def test_a_partition_that_does_not_exist_has_its_own_error_if_the_commit_i
     answer = await client.ask(request("g", 5, "nobody", topics=topics), 8)
     codes = [each.error_code for each in answer.topics[0].partitions]
     assert codes == [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize("version", [9, 10])
+async def test_a_commit_waits_until_the_coordinator_knows_the_topics(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """A node that has just started may coordinate before it knows the cluster. It said UNKNOWN_TOPIC_OR_PARTITION, which librdkafka
+    gives to the program.
+    """
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    known = broker.services.metadata
+    topic_id = topic_ids.to_wire(known(["t"]).topics[0].topic_id)
+    request = wire.OffsetCommitRequest
+    named = {"topic_id": topic_id} if version == 10 else {"name": "t"}
+    topic = request.OffsetCommitRequestTopic(**named, partitions=[request.OffsetCommitRequestPartition(0, 1)])
+    monkeypatch.setattr(broker.services, "metadata", lambda topics: dataclasses.replace(known(topics), brokers=()))
+    for code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE):
+        answer = await client.ask(request("g", topics=[topic]), version)
+        assert [each.error_code for each in answer.topics[0].partitions] == [code]
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -75,9 +75,15 @@ class OffsetHandlers:
         }
 
     def _existing(self, topics: Sequence[_Topic]) -> dict[str, tuple[TopicId, int]]:
-        """Of each of these topics its id, and how many partitions it has; 0: it does not exist."""
+        """Of each of these topics its id, and how many partitions it has; 0: it does not exist.
+
+        Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: this node has just started, and does not know the cluster's topics.
+        """
         names = list(dict.fromkeys(topic.name for topic in topics))
-        return {topic.topic: (topic.topic_id, len(topic.partitions)) for topic in self._services.metadata(names).topics}
+        known = self._services.metadata(names)
+        if not known.brokers:
+            raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return {topic.topic: (topic.topic_id, len(topic.partitions)) for topic in known.topics}
 
     def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> Steps[None]:
         expire_ms = -1
