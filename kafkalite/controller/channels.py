@@ -61,8 +61,8 @@ class _Channel:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     connection: RpcConnection | None = None
-    #: Wall time since which a command has been unanswered; None: nothing is under way.
-    unanswered_since_ms: int | None = None
+    #: Since when (monotonic seconds) a command has been unanswered; None: nothing is under way.
+    unanswered_since: float | None = None
     alerted: bool = False
 
 
@@ -162,14 +162,19 @@ class Channels:
         now_ms = self._env.clock.wall_ms()
         for broker_id in sorted(self._channels):
             channel = self._channels[broker_id]
-            since = channel.unanswered_since_ms
-            if since is not None and now_ms - since >= self._config.controller_socket_timeout_ms:
-                detail = f"broker {broker_id} has not answered the controller's command for {now_ms - since} ms"
-                result.append(HealthProblem("command.unanswered", since, detail, f"broker-{broker_id}"))
+            waited_ms = self._waited_ms(channel)
+            if waited_ms >= self._config.controller_socket_timeout_ms:
+                detail = f"broker {broker_id} has not answered the controller's command for {waited_ms} ms"
+                result.append(HealthProblem("command.unanswered", now_ms - waited_ms, detail, f"broker-{broker_id}"))
             for partition, refusal in channel.refusals.current(states):
                 detail = f"broker {broker_id} refused a command for {partition}: {error_code(refusal.code).name}"
                 result.append(HealthProblem("command.refused", refusal.since_ms, detail, str(partition)))
         return result
+
+    def _waited_ms(self, channel: _Channel) -> int:
+        """How long a command has been unanswered; 0: nothing is under way. Not by the wall clock, which may be set."""
+        since = channel.unanswered_since
+        return 0 if since is None else int((self._env.clock.monotonic() - since) * 1000)
 
     async def _send_all(self, channel: _Channel) -> None:
         while True:
@@ -187,7 +192,7 @@ class Channels:
     async def _deliver(self, channel: _Channel, command: Command) -> Message:
         """Send until it is answered."""
         kind = type(command).__name__
-        channel.unanswered_since_ms = self._env.clock.wall_ms()
+        channel.unanswered_since = self._env.clock.monotonic()
         backoff = BACKOFF_MIN_S
         timeout_s = self._config.controller_socket_timeout_ms / 1000
         while True:
@@ -222,7 +227,7 @@ class Channels:
                 backoff = await self._back_off(backoff)
                 continue
             self._stats.rpcs_sent[kind] += 1
-            channel.unanswered_since_ms = None
+            channel.unanswered_since = None
             channel.alerted = False
             return response
 
@@ -241,8 +246,7 @@ class Channels:
         return response.error == ErrorCode.STALE_BROKER_EPOCH
 
     def _alert(self, channel: _Channel, kind: str, error: Exception) -> None:
-        assert channel.unanswered_since_ms is not None
-        waited_ms = self._env.clock.wall_ms() - channel.unanswered_since_ms
+        waited_ms = self._waited_ms(channel)
         broker_id = channel.broker.broker_id
         if waited_ms >= self._config.controller_socket_timeout_ms and not channel.alerted:
             channel.alerted = True

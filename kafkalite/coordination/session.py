@@ -53,8 +53,8 @@ class SessionKeeper:
         self._closed = False
         #: When (monotonic) ZooKeeper last answered in sessions that are over.
         self._heard_at = env.clock.monotonic()
-        #: Since when (wall ms) ZooKeeper has not answered; None while it does. `watch` keeps it.
-        self.away_since_ms: int | None = None
+        #: Since when (monotonic seconds) ZooKeeper has not answered; None while it does. `watch` keeps it.
+        self._away_since: float | None = None
 
     def on_session(self, callback: Callable[[Coordinator], Awaitable[None]]) -> None:
         """Await `callback` for every new session. It must be safe to repeat (it is, when an outcome is unknown)."""
@@ -85,6 +85,10 @@ class SessionKeeper:
         """The connect string, for people."""
         return self._connect
 
+    def away_s(self) -> float | None:
+        """Seconds for which ZooKeeper has not answered; None while it does."""
+        return None if self._away_since is None else self._env.clock.monotonic() - self._away_since
+
     def silent_s(self) -> float:
         """Seconds since ZooKeeper last answered, in whatever session."""
         current = self.current
@@ -98,8 +102,8 @@ class SessionKeeper:
             await asyncio.sleep(_LOOK_S)
             silent_s = self.silent_s()
             is_away = silent_s >= self._granted_s() * _AWAY_SHARE
-            if is_away and was_away and self.away_since_ms is None:  # twice: after a pause of ours its answers wait
-                self.away_since_ms = self._env.clock.wall_ms() - int(silent_s * 1000)
+            if is_away and was_away and self._away_since is None:  # twice: after a pause of ours its answers wait
+                self._away_since = self._env.clock.monotonic() - silent_s
                 _log.warning(
                     "zookeeper.away",
                     connect=self._connect,
@@ -108,9 +112,8 @@ class SessionKeeper:
                     then="leaders and ISRs cannot change, requests of administrators wait and then fail, no broker can start; when the lease ends, a "
                     "leader that is the only in-sync replica, or that no replica follows, accepts no records",
                 )
-            elif not is_away and self.away_since_ms is not None:
-                away_s = (self._env.clock.wall_ms() - self.away_since_ms) / 1000
-                self.away_since_ms = None
+            elif not is_away and (away_s := self.away_s()) is not None:
+                self._away_since = None
                 _log.info("zookeeper.back", connect=self._connect, away_s=round(away_s, 1))
             was_away = is_away
 

@@ -399,7 +399,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         )
         yield single("kafkalite_session_lease_seconds", session.lease_left())
         yield single("kafkalite_zookeeper_silent_seconds", max(session.silent_s(), 0.0))
-        yield single("kafkalite_zookeeper_away", float(session.away_since_ms is not None))
+        yield single("kafkalite_zookeeper_away", float(session.away_s() is not None))
 
 
 def _by_label(values: Mapping[str, float]) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -150,7 +150,7 @@ class Overview:
             await self._gather_brokers()
             self._gathered_at = self._clock.monotonic()
         is_due = now - self._moves_at >= (_FRESH_S if self._moves_total else _IDLE_MOVES_S)
-        if is_due and self._host.session.away_since_ms is None:
+        if is_due and self._host.session.away_s() is None:
             await self._gather_moves()
             self._moves_at = self._clock.monotonic()
 

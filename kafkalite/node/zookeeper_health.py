@@ -35,11 +35,8 @@ class ZooKeeperHealth:
 
     def away(self) -> str:
         """For people: how long ZooKeeper has not answered; empty if it does."""
-        since_ms = self._session.away_since_ms
-        if since_ms is None:
-            return ""
-        silent_s = max(self._clock.wall_ms() - since_ms, 0) / 1000
-        return f"ZooKeeper ({self._session.connect}) has not answered for {silent_s:.0f} s"
+        away_s = self._session.away_s()
+        return "" if away_s is None else f"ZooKeeper ({self._session.connect}) has not answered for {away_s:.0f} s"
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """For `admin health`, the status page and `top`."""
@@ -47,7 +44,8 @@ class ZooKeeperHealth:
         if away := self.away():
             left = self._session.lease_left()
             lease = f"this node's lease ends in {left:.0f} s" if left > 0 else "this node's lease has ended"
-            found.append(HealthProblem("zookeeper.away", self._session.away_since_ms or 0, f"{away}; {lease}"))
+            since_ms = self._clock.wall_ms() - int((self._session.away_s() or 0) * 1000)
+            found.append(HealthProblem("zookeeper.away", since_ms, f"{away}; {lease}"))
         if self._foreign:
             found.append(HealthProblem("zookeeper.foreign", self._foreign_since_ms, self._foreign))
         return tuple(found)

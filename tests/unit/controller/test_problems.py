@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from kafkalite.config import BrokerConfig
+from kafkalite.controller.channels import Channels, _Channel
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.refusals import Refusal, Refusals
 from kafkalite.controller.decisions.state import ControllerState, Removal, Topic
@@ -125,3 +129,26 @@ def test_a_refusal_goes_with_the_next_success_and_keeps_its_first_time() -> None
     assert [(each.since_ms, each.partition_epoch) for _, each in refusals.current({})] == [(7, 9)]
     refusals.record(_command(10), ErrorCode.NONE, 10)
     assert not list(refusals.current({}))
+
+
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+def test_how_long_a_command_is_unanswered_does_not_depend_on_the_wall_clock(step_ms: int) -> None:
+    """After the clock was set back by an hour, a broker that did not answer was not reported for an hour."""
+    wall_ms, monotonic = 9_000_000_000, 50.0
+    clock = SimpleNamespace(wall_ms=lambda: wall_ms, monotonic=lambda: monotonic)
+    config = BrokerConfig()
+    unused: Any = None
+    channels = Channels(
+        config=config,
+        env=SimpleNamespace(clock=clock),  # type: ignore[arg-type]
+        supervisor=unused, stats=unused, hello=unused, may_send=unused, post=unused, on_stale=unused,
+    )  # fmt: skip
+    channel = channels._channels[BrokerId(2)] = _Channel(unused, Refusals(BrokerId(2)))
+    assert not channels.problems({})
+    channel.unanswered_since = monotonic
+    wall_ms += step_ms
+    assert not channels.problems({})
+    monotonic += config.controller_socket_timeout_ms / 1000
+    [problem] = channels.problems({})
+    assert problem.what == "command.unanswered"
+    assert problem.since_ms == wall_ms - config.controller_socket_timeout_ms

@@ -396,7 +396,7 @@ async def test_the_cluster_is_shown_while_zookeeper_is_away(monkeypatch: pytest.
         monkeypatch.setattr(node.overview._reassignments, "list", never)
         running.zookeeper.stop()
         for is_known in (False, True):  # that it is away
-            while is_known and node.session.away_since_ms is None:
+            while is_known and node.session.away_s() is None:
                 await asyncio.sleep(0.01)
             node.overview._moves_at = node.overview._gathered_at = float("-inf")
             answer = await node.overview.answer(StatusRequest())

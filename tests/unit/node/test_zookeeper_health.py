@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,8 +20,11 @@ class Session:
     connect = "zk:2181"
 
     def __init__(self) -> None:
-        self.away_since_ms: int | None = 1
+        self.silent_s: float | None = 7.0
         self.current: object | None = object()
+
+    def away_s(self) -> float | None:
+        return self.silent_s
 
     def lease_left(self) -> float:
         return 1.0
@@ -44,7 +48,7 @@ async def test_it_goes_on_when_zookeeper_is_back(session: Session, health: ZooKe
     waiting = asyncio.ensure_future(request())
     await asyncio.sleep(0)
     assert not waiting.done()
-    session.away_since_ms, session.current = None, None
+    session.silent_s, session.current = None, None
     await asyncio.sleep(0)
     assert not waiting.done(), "there is no session yet"
     session.current = object()
@@ -71,3 +75,11 @@ async def test_a_request_without_a_time_out_waits_for_a_while() -> None:
         assert patience.refused_at() == pytest.approx(now + patience.DEFAULT_S, abs=0.5)
     with waiting_at_most(10_000):
         assert patience.refused_at() == pytest.approx(now + 9.0, abs=0.5), "its client has to hear of the cause"
+
+
+def test_how_long_it_is_away_does_not_depend_on_the_wall_clock(session: Session) -> None:
+    """After the clock was set forward by an hour, health said that ZooKeeper had not answered for an hour."""
+    clock = SimpleNamespace(wall_ms=lambda: 9_000_000_000)
+    [problem] = ZooKeeperHealth(session, clock).problems()  # type: ignore[arg-type]
+    assert problem.since_ms == 9_000_000_000 - 7000
+    assert problem.detail.startswith("ZooKeeper (zk:2181) has not answered for 7 s")
