@@ -130,13 +130,10 @@ class GroupOffsets:
                     if not offsets:
                         del self.in_transactions[producer_id]
 
-    def of_topic(self, name: str, topic_id: TopicId) -> set[int]:
-        """The partitions of this topic, and not of another one of its name, with a committed offset."""
-        return {
-            key.partition
-            for key, offset in self.committed.items()
-            if key.topic == name and not offset.is_of_another(topic_id)
-        }
+    def is_of(self, partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether it has a committed offset, and not one for another topic of this name."""
+        known = self.committed.get(partition)
+        return known is not None and not known.is_of_another(topic_id)
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether a commit that is under way, or an open transaction, may change this partition's offset."""

@@ -17,7 +17,7 @@ from kafkalite.coordinators.transactions.state import BUMPING_VERSION, Transacti
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.kafka.stepped import Steps, sliced
+from kafkalite.kafka.stepped import STEP, Steps, sliced
 from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, ProducerId, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
@@ -290,9 +290,10 @@ class TransactionHandlers:
 
     def describe(
         self, request: Request, message: wire.DescribeTransactionsRequest
-    ) -> wire.DescribeTransactionsResponse:
+    ) -> Steps[wire.DescribeTransactionsResponse]:
         response = wire.DescribeTransactionsResponse
         states = []
+        work = 0
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         for transactional_id in dict.fromkeys(message.transactional_ids):
             try:
@@ -302,7 +303,11 @@ class TransactionHandlers:
             except ApiError as error:
                 states.append(response.TransactionState(int(error.code), transactional_id))
                 continue
-            topics = numbers_by_topic(key for key in sorted(known.partitions) if is_visible(key.topic))
+            work += len(known.partitions)
+            if work >= STEP:
+                work = 0
+                yield
+            topics = numbers_by_topic(sorted(known.partitions))
             states.append(
                 response.TransactionState(
                     0,
@@ -312,7 +317,7 @@ class TransactionHandlers:
                     known.started_ms,
                     known.producer_id,
                     known.producer_epoch,
-                    [response.TopicData(topic, indexes) for topic, indexes in topics.items()],
+                    [response.TopicData(topic, indexes) for topic, indexes in topics.items() if is_visible(topic)],
                 )
             )
         return response(transaction_states=states)

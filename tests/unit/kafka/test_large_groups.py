@@ -80,6 +80,30 @@ async def test_a_consumer_group_is_described_in_steps(broker: Broker, monkeypatc
     assert len(turns) >= 3
 
 
+async def test_offsets_are_fetched_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One small request asks for all offsets of many groups; one of 800 kB for 190,000 partitions of one topic."""
+    await broker.create("t", MEMBERS)
+    client = await broker.client()
+    await coordinator(client, "g")
+    commits, fetches = wire.OffsetCommitRequest, wire.OffsetFetchRequest
+    numbers = list(range(MEMBERS))
+    offsets = [commits.OffsetCommitRequestPartition(number, 7) for number in numbers]
+    answer = await client.ask(commits("g", topics=[commits.OffsetCommitRequestTopic("t", partitions=offsets)]), 8)
+    assert {each.error_code for each in answer.topics[0].partitions} == {0}
+    turns = counted_turns(monkeypatch)
+    for version, topics in (
+        (8, None),
+        (10, None),
+        (8, [fetches.OffsetFetchRequestTopics("t", partition_indexes=numbers)]),
+    ):
+        before = len(turns)
+        asked = fetches.OffsetFetchRequestGroup("g", topics=topics)
+        [group] = (await client.ask(fetches(groups=[asked]), version)).groups
+        [topic] = group.topics
+        assert [(each.partition_index, each.committed_offset) for each in topic.partitions] == [(n, 7) for n in numbers]
+        assert len(turns) - before >= MEMBERS // 100
+
+
 async def test_topics_of_many_members_are_looked_through_in_steps() -> None:
     """300 members with 9,900 names each held the loop for more than a second with each new target, and with each description."""
     existing = frozenset({"a", "b", "c"})

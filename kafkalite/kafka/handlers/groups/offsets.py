@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.groups.commits import CommitResults
@@ -18,7 +18,7 @@ from kafkalite.kafka import stepped
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
-from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicId, TopicPartition, numbers_by_topic
+from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
@@ -53,10 +53,6 @@ if TYPE_CHECKING:  # the classes are made when a request of their kind comes
         | Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopics]
         | None
     )
-
-
-#: Number, offset, leader epoch, metadata, error code.
-_CommittedPartition = tuple[int, int, int, str, int]
 
 
 class OffsetHandlers:
@@ -197,10 +193,8 @@ class OffsetHandlers:
                 )
         return offsets, refused
 
-    def offset_fetch(self, request: Request, message: wire.OffsetFetchRequest) -> wire.OffsetFetchResponse:
+    def offset_fetch(self, request: Request, message: wire.OffsetFetchRequest) -> Steps[wire.OffsetFetchResponse]:
         response = wire.OffsetFetchResponse
-        denied = request.denied
-        is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         if request.version < 8:
             try:
                 offsets = self._groups.offsets.offsets_of(message.group_id)
@@ -208,25 +202,13 @@ class OffsetHandlers:
                 if request.version < _ERROR_FROM:
                     raise
                 return response(error_code=int(error.code))
-            topics = _offset_topics(
-                offsets,
-                message.topics,
-                denied.topics,
-                is_visible,
-                require_stable=message.require_stable,
-            )
-            return response(
-                topics=[
-                    response.OffsetFetchResponseTopic(
-                        name, [response.OffsetFetchResponsePartition(*partition) for partition in partitions]
-                    )
-                    for name, partitions in topics
-                ]
-            )
+            entry = response.OffsetFetchResponsePartition
+            topics = yield from self._offset_topics(request, offsets, message.topics, message, entry)
+            return response(topics=[response.OffsetFetchResponseTopic(*each) for each in topics])
         groups = []
         # A group that is named twice is answered once: it may have thousands of offsets.
         for group in {group.group_id: group for group in message.groups}.values():
-            if group.group_id in denied.keys:
+            if group.group_id in request.denied.keys:
                 code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
                 groups.append(response.OffsetFetchResponseGroup(group.group_id, (), code))
                 continue
@@ -235,12 +217,7 @@ class OffsetHandlers:
             except ApiError as error:
                 groups.append(response.OffsetFetchResponseGroup(group.group_id, (), int(error.code)))
                 continue
-            found = [
-                response.OffsetFetchResponseTopics(
-                    name, topic_id, [response.OffsetFetchResponsePartitions(*partition) for partition in partitions]
-                )
-                for name, topic_id, partitions in self._group_offsets(request, group.topics, offsets, message)
-            ]
+            found = yield from self._group_offsets(request, group.topics, offsets, message)
             groups.append(response.OffsetFetchResponseGroup(group.group_id, found, 0))
         return response(groups=groups)
 
@@ -250,30 +227,89 @@ class OffsetHandlers:
         asked: Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopics] | None,
         offsets: GroupOffsets,
         message: wire.OffsetFetchRequest,
-    ) -> Iterator[tuple[str, bytes, list[_CommittedPartition]]]:
-        """(name, id, partitions) of each topic; the id is set in the versions that answer with ids."""
-        denied, is_visible = request.denied.topics, self._access.visible(request, _DESCRIBE_TOPIC)
+    ) -> Steps[list[wire.OffsetFetchResponse.OffsetFetchResponseTopics]]:
+        """Of one group. Topics have ids in the versions that answer with ids."""
+        of_topic, entry = (
+            wire.OffsetFetchResponse.OffsetFetchResponseTopics,
+            wire.OffsetFetchResponse.OffsetFetchResponsePartitions,
+        )
         by_id = request.version >= _FETCH_IDS_FROM
+        found = []
         if by_id and asked is not None:
             name_topics(self._services, asked)
             for topic in sorted(
                 asked, key=lambda topic: not topic.name
             ):  # ids that nobody knows come last, as with Kafka
                 id_ = topic_ids.from_wire(topic.topic_id)
-                for name, partitions in _offset_topics(
-                    offsets, [topic], denied, is_visible, require_stable=message.require_stable, topic_id=id_
-                ):
-                    yield name, topic.topic_id, partitions
-            return
-        topics = _offset_topics(offsets, asked, denied, is_visible, require_stable=message.require_stable)
-        known = self._services.metadata([name for name, _ in topics]).topics if by_id else ()
+                topics = yield from self._offset_topics(request, offsets, [topic], message, entry, topic_id=id_)
+                found += [of_topic(name, topic.topic_id, partitions) for name, partitions in topics]
+            return found
+        topics = yield from self._offset_topics(request, offsets, asked, message, entry)
+        if not by_id:
+            return [of_topic(name, ZERO_UUID, partitions) for name, partitions in topics]
+        known = self._services.metadata([name for name, _ in topics]).topics
         ids = {topic.topic: topic.topic_id for topic in known if topic.topic_id != NO_TOPIC_ID}
-        for name, partitions in topics:
-            if not by_id:
-                yield name, ZERO_UUID, partitions
-            elif name in ids:  # a topic that is gone has no id to be named by
-                held = offsets.of_topic(name, ids[name])
-                yield name, topic_ids.to_wire(ids[name]), [each for each in partitions if each[0] in held]
+        for count, (name, partitions) in enumerate(topics, 1):
+            if not count % STEP:
+                yield
+            if name in ids:  # a topic that is gone has no id to be named by
+                held = [
+                    each for each in partitions if offsets.is_of(TopicPartition(name, each.partition_index), ids[name])
+                ]
+                found.append(of_topic(name, topic_ids.to_wire(ids[name]), held))
+        return found
+
+    def _offset_topics(
+        self,
+        request: Request,
+        offsets: GroupOffsets,
+        asked: _FetchedTopics,
+        message: wire.OffsetFetchRequest,
+        entry: Callable[..., Any],
+        *,
+        topic_id: TopicId = NO_TOPIC_ID,
+    ) -> Steps[list[tuple[str, list[Any]]]]:
+        """What is committed for the topics asked for (None: for everything that the client may see).
+
+        `entry`: makes a partition of the answer. `topic_id`: of all that are asked for, as the client knows it. What was committed for
+        another topic of this name is not meant.
+        """
+        wanted: dict[str, list[int]] = {}
+        if asked is None:
+            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+            numbers: dict[str, list[int]] = {}
+            for count, key in enumerate(list(offsets.committed), 1):
+                numbers.setdefault(key.topic, []).append(key.partition)
+                if not count % STEP:
+                    yield
+            for count, name in enumerate(sorted(numbers), 1):
+                if is_visible(name):
+                    wanted[name] = sorted(numbers[name])
+                if not count % STEP:
+                    yield
+        else:
+            for topic in asked:
+                wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
+        topics = []
+        count = 0
+        for name, indexes in wanted.items():
+            partitions: list[Any] = []
+            for index in indexes:
+                count += 1
+                if not count % STEP:
+                    yield
+                key = TopicPartition(name, index)
+                if name in request.denied.topics or not name:
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if name else ErrorCode.UNKNOWN_TOPIC_ID
+                    partitions.append(entry(index, -1, -1, "", int(code)))
+                elif message.require_stable and offsets.is_unstable(key):
+                    partitions.append(entry(index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
+                elif (known := offsets.committed.get(key)) is None or known.is_of_another(topic_id):
+                    partitions.append(entry(index, -1, -1, "", 0))
+                else:
+                    partitions.append(entry(index, known.offset, known.leader_epoch, known.metadata, 0))
+            topics.append((name, partitions))
+        return topics
 
     async def offset_delete(self, request: Request, message: wire.OffsetDeleteRequest) -> wire.OffsetDeleteResponse:
         response = wire.OffsetDeleteResponse
@@ -336,46 +372,6 @@ def _committed(
             codes.append(of_partition(partition.partition_index, int(code)))
         topics.append(of_topic(topic.name, topic.topic_id, codes))
     return response(topics=topics)
-
-
-def _offset_topics(
-    offsets: GroupOffsets,
-    asked: _FetchedTopics,
-    denied: frozenset[str],
-    is_visible: Callable[[str], bool],
-    *,
-    require_stable: bool,
-    topic_id: TopicId = NO_TOPIC_ID,
-) -> list[tuple[str, list[_CommittedPartition]]]:
-    """What is committed for the topics asked for (None: for everything that the client may see).
-
-    `topic_id`: of all that are asked for, as the client knows it. What was committed for another topic of this name is not meant.
-    """
-    if asked is None:
-        wanted = numbers_by_topic(key for key in sorted(offsets.committed) if is_visible(key.topic))
-    else:
-        wanted = {}
-        for topic in asked:
-            wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
-    topics = []
-    for name, indexes in wanted.items():
-        partitions: list[_CommittedPartition] = []
-        for index in indexes:
-            key = TopicPartition(name, index)
-            if name in denied or not name:
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if name else ErrorCode.UNKNOWN_TOPIC_ID
-                partitions.append((index, -1, -1, "", int(code)))
-                continue
-            if require_stable and offsets.is_unstable(key):
-                partitions.append((index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
-                continue
-            known = offsets.committed.get(key)
-            if known is None or known.is_of_another(topic_id):
-                partitions.append((index, -1, -1, "", 0))
-            else:
-                partitions.append((index, known.offset, known.leader_epoch, known.metadata, 0))
-        topics.append((name, partitions))
-    return topics
 
 
 def _txn_offset_commit_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
