@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Coroutine, Generator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.kafka.answers import COUNTED_BYTES
 from kafkalite.lazy_dataclass import dataclass
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalite.kafka.connection import KafkaConnection
     from kafkalite.kafka.throttle_accounting import ThrottleAccounting
 
+_T = TypeVar("_T")
 _PUT_HEAD = struct.Struct(">ii").pack_into
 
 
@@ -164,9 +165,24 @@ class Request:
         assert self.api is not None
         head = bytearray(9 if self.version in self.api.flexible_responses else 8)
         chunks: list[Buffer] = []
-        chunks.append((yield from encoding(self.api.response_name, message, self.version, head, chunks)))
-        if not self.connection.is_closed:
+        steps = encoding(self.api.response_name, message, self.version, head, chunks)
+        last = yield from self.while_read(steps)
+        if last is not None:
+            chunks.append(last)
             self._finish(head, chunks, sum(map(len, chunks)))
+
+    def while_read(self, steps: Generator[None, None, _T]) -> Generator[None, None, _T | None]:
+        """Steps that change nothing. They end when the connection does, however many requests it has sent ahead; then None."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found: _T = stop.value
+                return None if self.connection.is_closed else found
+            if self.connection.is_closed:
+                steps.close()
+                return None
+            yield
 
     def part(self) -> Request:
         """A request for some of its elements. It is answered with the others, and counts as the same client's."""

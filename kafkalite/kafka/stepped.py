@@ -9,8 +9,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.env.loop_times import COUNTED_S
+from kafkalite.env.supervisor import Policy
 from kafkalite.env.turns import Slices
-from kafkalite.errors import ApiError
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import refusal
 
 if TYPE_CHECKING:
@@ -21,11 +22,17 @@ _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
 #: Elements per step.
 STEP = 100
+#: APIs whose names begin or end so change nothing.
+_QUESTIONS = ("Describe", "List", "Metadata", "OffsetFetch")
 
 
 def answer(request: Request, message: Any, steps: Steps[Any]) -> None:
     """Answer with what the steps return. If one turn is not enough, the requests behind it on its connection wait."""
     connection = request.connection
+    assert request.api is not None
+    if request.api.name.startswith(_QUESTIONS) or request.api.name.endswith(_QUESTIONS):
+        _answer_question(request, refusing(request, message, request.while_read(steps)))
+        return
     is_held = is_over = False
 
     def then(result: Any) -> None:
@@ -42,20 +49,61 @@ def answer(request: Request, message: Any, steps: Steps[Any]) -> None:
         connection.hold_requests()
 
 
+def _answer_question(request: Request, steps: Steps[Any]) -> None:
+    connection = request.connection
+    try:
+        next(steps)
+    except StopIteration as stop:
+        if stop.value is not None:
+            request.respond(stop.value)
+        return
+    connection.hold_requests()
+    assert request.api is not None
+    supervisor = connection.listener.services.supervisor
+    supervisor.spawn(f"kafka.{request.api.name}.steps", _answered_in_turn(request, steps), Policy.ISOLATED)
+
+
+async def _answered_in_turn(request: Request, steps: Steps[Any]) -> None:
+    """A few at a time, clients in turn: an answer may take megabytes until it is sent, and thousands of them may have been asked for."""
+    connection, throttle = request.connection, request.throttle
+    slices = Slices(connection.listener.turns, connection.owner)
+    try:
+        async with connection.listener.listings.turn(connection.owner):
+            found = await slices.run(steps)
+            slices.end()
+            if throttle is not None:
+                throttle.work_s += slices.spent
+                throttle.settle(found)
+            if found is not None:
+                await slices.run(request.responding(found))
+    finally:
+        if not request.is_answered:
+            connection.abort()
+        connection.release_requests()
+
+
 def run(request: Request, steps: Steps[None]) -> None:
     """Work for a request that waited for something. The requests behind it go on."""
     request.connection.listener.turns.run(request.connection.owner, steps, _nothing, _count(request))
 
 
 async def sliced(request: Request, steps: Steps[_T]) -> _T:
-    """What the steps of a coroutine return: in slices, whose time counts as the client's."""
-    slices = Slices(request.connection.listener.turns, request.connection.owner)
+    """What the steps of a coroutine return, which change nothing: in slices, whose time counts as the client's.
+
+    Raises ApiError: the client is gone, and nobody hears of it.
+    """
+    connection = request.connection
+    slices = Slices(connection.listener.turns, connection.owner)
     try:
-        return await slices.run(steps)
+        async with connection.listener.listings.turn(connection.owner):
+            found = await slices.run(request.while_read(steps))
     finally:
         slices.end()
         if request.throttle is not None:
             request.throttle.work_s += slices.spent
+    if found is None:
+        raise api_error(ErrorCode.NETWORK_EXCEPTION)
+    return found
 
 
 def respond(request: Request, steps: Steps[Any]) -> None:

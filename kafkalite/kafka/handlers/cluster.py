@@ -61,7 +61,8 @@ def is_topic_name(name: str) -> bool:
 
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
-    _MetadataAnswer = wire.MetadataResponse | Coroutine[Any, Any, wire.MetadataResponse]
+    _MetadataSteps = Steps[wire.MetadataResponse]
+    _MetadataAnswer = wire.MetadataResponse | _MetadataSteps
 
 
 @dataclass(slots=True)
@@ -139,7 +140,9 @@ class ClusterHandlers:
             return ErrorCode.NONE
         return ErrorCode.REBOOTSTRAP_REQUIRED
 
-    def metadata(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:
+    def metadata(
+        self, request: Request, message: wire.MetadataRequest
+    ) -> _MetadataAnswer | Coroutine[Any, Any, wire.MetadataResponse]:
         if self._is_new:
             return self._when_known(request, message)
         return self._known(request, message)
@@ -165,9 +168,11 @@ class ClusterHandlers:
         if not known.brokers:
             return wire.MetadataResponse(cluster_id=known.cluster_id)
         answer = self._known(request, message)
-        return await answer if isinstance(answer, Coroutine) else answer
+        return await answer if isinstance(answer, Coroutine) else await _all_of(request, answer)
 
-    def _known(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:
+    def _known(
+        self, request: Request, message: wire.MetadataRequest
+    ) -> _MetadataAnswer | Coroutine[Any, Any, wire.MetadataResponse]:
         if message.topics is None or (request.version == 0 and not message.topics):
             return self._metadata(request, message, _Asked(None))
         asked = self._asked(request, message.topics)
@@ -241,14 +246,13 @@ class ClusterHandlers:
             if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         }
         asked.created = set(missing) - asked.errors.keys()
-        answer = self._metadata(request, message, asked)
-        return await answer if isinstance(answer, Coroutine) else answer
+        return await _all_of(request, self._metadata(request, message, asked))
 
     def _metadata(self, request: Request, message: wire.MetadataRequest, asked: _Asked) -> _MetadataAnswer:
         known = self._services.metadata(asked.names)
         steps = self._described(request, message, known, asked)
         if sum(len(topic.partitions) for topic in known.topics) > _PARTITIONS_AT_ONCE:
-            return sliced(request, steps)
+            return steps
         while True:
             try:
                 next(steps)
@@ -261,7 +265,7 @@ class ClusterHandlers:
         message: wire.MetadataRequest,
         known: MetadataResponse,
         asked: _Asked,
-    ) -> Generator[None, None, wire.MetadataResponse]:
+    ) -> _MetadataSteps:
         """The response, a step per topic."""
         response = wire.MetadataResponse
         reachable = _reachable(request, known.brokers)
@@ -371,6 +375,10 @@ class ClusterHandlers:
                 return response(topics=[*topics, *refused], next_cursor=next_cursor)
             room -= len(partitions)
         return response(topics=[*topics, *refused])
+
+
+async def _all_of(request: Request, answer: _MetadataAnswer) -> wire.MetadataResponse:
+    return await sliced(request, answer) if isinstance(answer, Generator) else answer
 
 
 def _refused_topic(name: str | None, topic_id: bytes) -> wire.MetadataResponse.MetadataResponseTopic:

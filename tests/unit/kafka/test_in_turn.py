@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps, sliced
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
+from kafkalite.protocol.schema import schemas
 
 from .conftest import Broker, batch, fetch, produce
 from .coordinator_requests import coordinator
@@ -104,3 +108,36 @@ async def test_what_a_client_has_sent_ahead_is_begun_in_turn_and_not_when_it_is_
         await asyncio.sleep(0)
     await other.ask(question, 4)
     assert len(begun) < of_one * ahead
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+async def test_a_question_that_takes_long_ends_with_its_connection(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_coroutine: bool
+) -> None:
+    monkeypatch.setattr("kafkalite.env.turns.SLICE_S", 1e-9)
+    taken = 0
+
+    def endless() -> Steps[Any]:
+        nonlocal taken
+        for _ in range(10_000):
+            taken += 1
+            yield
+
+    async def waiting(request: Request, message: Any) -> Any:
+        return await sliced(request, endless())
+
+    listener = broker.side.listener
+    key = schemas()["ListGroupsRequest"].api_key
+    handler: Handler = waiting if is_coroutine else lambda request, message: endless()
+    listener.apis[key] = replace(listener.apis[key], handler=handler)
+    client = await broker.client()
+    client.send(wire.ListGroupsRequest(), 4)
+    while not taken:
+        await asyncio.sleep(0)
+    client.close()
+    while listener.connections:
+        await asyncio.sleep(0)
+    before = taken
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert taken <= before + 1

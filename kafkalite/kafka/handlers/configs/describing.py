@@ -129,20 +129,18 @@ class DescribeConfigHandlers:
     async def _broker_entries(self, request: Request, query: ConfigQuery) -> list[ConfigEntry]:
         """Of this broker."""
         layers = await self._broker_layers()
-        entries = await stepped.sliced(request, self._entries_of_keys(request, layers, query))
+        entries = await stepped.sliced(request, self._entries_of_keys(layers, query))
         entries += _limits(await self._services.entity_overrides(BROKERS, broker_entity(None)), query)
         entries += _broker_state(layers[0][1], query)
         entries += self._listeners(query, layers)
         return entries + true_value_entries(self._services.config, query)
 
-    def _entries_of_keys(self, request: Request, layers: Layers, query: ConfigQuery) -> Steps[list[ConfigEntry]]:
+    def _entries_of_keys(self, layers: Layers, query: ConfigQuery) -> Steps[list[ConfigEntry]]:
         """Of all keys but those of listeners."""
         entries = []
         for key in (*sorted(BROKER_KEYS), *sorted(TOPIC_KEYS)):
             if key not in (ADVERTISED, LISTENERS):
                 yield
-                if request.connection.is_closed:
-                    break  # nobody reads the rest
                 entries += self._entries_of_key(key, layers, query)
         return entries
 
