@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 #: A slice is over when it has taken this long (seconds). An acknowledgement by all replicas passes the leader's loop three or four times,
 #: and waits for a slice each time.
 SLICE_S = 0.002
+#: What a rush may take of one turn of the loop (seconds).
+RUSH_S = 0.01
 
 
 async def result_of(steps: Generator[None, None, _T]) -> _T:
@@ -118,6 +120,60 @@ class Turns:
             if self._waiting and not self._is_due:
                 self._is_due = True
                 asyncio.get_running_loop().call_soon(self._next)
+
+
+class Rush:
+    """Short work from many sources: each piece is short, but one turn of the loop may bring thousands. What comes after RUSH_S waits for
+    the next turns, those who cause it in turn.
+
+    Args:
+        monotonic: the clock.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._waiting: FairQueue[Callable[[], object]] = FairQueue()
+        #: When the first piece of this turn began; None: there was none yet.
+        self._began: float | None = None
+        self._is_due = False
+
+    def must_wait(self, now: float) -> bool:
+        """Whether a piece that comes now (monotonic seconds) has to wait: this turn has had its time, or others have come before."""
+        if self._began is None:
+            self._begin(now)
+        return bool(self._waiting) or self.is_over(now)
+
+    def is_over(self, now: float) -> bool:
+        """Whether this turn has had its time."""
+        return self._began is not None and now - self._began >= RUSH_S
+
+    def wait(self, owner: Owner, begin: Callable[[], object]) -> None:
+        """Call `begin` in one of the next turns."""
+        self._waiting.put(owner, begin)
+        self._call_next()
+
+    def _begin(self, now: float) -> None:
+        self._began = now
+        asyncio.get_running_loop().call_soon(self._end)
+
+    def _end(self) -> None:
+        self._began = None
+
+    def _call_next(self) -> None:
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self._is_due = False
+        self._begin(self._monotonic())
+        try:
+            while self._waiting:
+                self._waiting.pop()()
+                if self.is_over(self._monotonic()):
+                    break
+        finally:
+            self._call_next()
 
 
 class Slices:

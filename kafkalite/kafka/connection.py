@@ -77,6 +77,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_parsing = False
         self._is_flush_due = False
         self._is_reading_paused = False
+        #: It has waited for its turn in a rush, and this is it.
+        self._has_turn = False
         self._arrears = Arrears(listener.quotas)
 
     # --- the transport's calls ---
@@ -150,6 +152,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _parse(self, view: memoryview, start: int, stop: int) -> int:
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
         self._is_parsing = True
+        arrived = start
         began = now = self.listener.monotonic()
         try:
             while stop - start >= 4:
@@ -168,6 +171,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     break
                 if size > stop - first:
                     break
+                if self._must_wait(now, is_first=start == arrived):
+                    self._yield(is_rush=True)
+                    continue
                 self.frame_began = 0.0
                 now = self._frame(view[first : first + size], now)
                 start = first + size
@@ -194,17 +200,31 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.mute(wait_ms)
         return wait_ms > 0
 
-    def _yield(self) -> None:
-        """Its requests have taken a slice of the loop's time: the next ones are started in its turn."""
-        if not self._flow.forbids_for(YIELDING) and not self.is_closed:
-            self._flow.forbid(YIELDING)
+    def _must_wait(self, now: float, *, is_first: bool) -> bool:
+        """Whether the requests of all clients have taken their part of this turn of the loop. Who has waited may start one in any case."""
+        rush = self.listener.rush
+        return not is_first and rush.is_over(now) if self._has_turn else rush.must_wait(now)
+
+    def _yield(self, *, is_rush: bool = False) -> None:
+        """Its requests have taken a slice of the loop's time, or those of all clients together more (`is_rush`): the next ones are started
+        in its turn."""
+        if self._flow.forbids_for(YIELDING) or self.is_closed:
+            return
+        self._flow.forbid(YIELDING)
+        if is_rush:
+            self.listener.rush.wait(self.owner, self._proceed)
+        else:
             self.listener.turns.call(self.owner, self._proceed)
 
     def _proceed(self) -> bool:
         self._flow.allow(YIELDING)
         if self.is_closed or not self._is_reading_paused:
             return False
-        self._resume()
+        self._has_turn = True
+        try:
+            self._resume()
+        finally:
+            self._has_turn = False
         return True
 
     def _frame(self, view: memoryview, began: float) -> float:

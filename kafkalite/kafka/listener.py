@@ -23,7 +23,7 @@ from kafkalite.env.fair_lane import FairLane
 from kafkalite.env.seams import Listener
 from kafkalite.env.streams import hung_up
 from kafkalite.env.supervisor import Policy
-from kafkalite.env.turns import Slices, Turns
+from kafkalite.env.turns import Rush, Slices, Turns
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka import large_requests, stepped
 from kafkalite.kafka.answers import AnswerMemory
@@ -99,6 +99,8 @@ class KafkaListener:
         self.lane = FairLane(services.run_blocking, services.clock, at_once=_LANE_THREADS)
         #: Requests and responses that take more than one turn of the loop, and how many of the requests are under way.
         self.turns = Turns(services.clock.monotonic)
+        #: The requests that arrive in one turn of the loop.
+        self.rush = Rush(services.clock.monotonic)
         self.large = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
         #: The same for those that wait for nobody but the loop: fetches must not wait behind requests that create topics.
         self.listings = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)

@@ -141,3 +141,28 @@ async def test_a_question_that_takes_long_ends_with_its_connection(
     for _ in range(20):
         await asyncio.sleep(0)
     assert taken <= before + 1
+
+
+async def test_in_a_rush_clients_are_served_in_turn(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 clients with 64 small requests each kept everybody else waiting for half a second: all of these were served in one turn of the loop."""
+    monkeypatch.setattr("kafkalite.env.turns.RUSH_S", 0.0)
+    listener, served = broker.side.listener, []
+    handle = listener.handle
+
+    def noted(request: Request, message: Any) -> None:
+        served.append(request.connection.peer)
+        handle(request, message)
+
+    monkeypatch.setattr(listener, "handle", noted)
+    clients = [await broker.client() for _ in range(5)]
+    question = wire.ApiVersionsRequest("x", "1")
+    for client in clients:
+        client.writer.write(b"".join(client.frame(question, 3) for _ in range(30)))
+    last = await broker.client()
+    assert not (await last.ask(question, 3)).error_code
+    async with asyncio.timeout(150):
+        for client in clients:
+            assert [(await client.receive())[0] for _ in range(30)] == list(range(1, 31))
+    assert len(served) == 151
+    host, port = last.writer.get_extra_info("sockname")[:2]
+    assert served.index(f"{host}:{port}") < 100
