@@ -28,6 +28,8 @@ _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}
 _LITTLE = struct.Struct("<I")
 _LZ4_OFFSET = struct.Struct("<H")
+#: A byte of a block of LZ4 stands for at most this number of them.
+_LZ4_RATIO = 255
 #: How far back a match of LZ4 reaches.
 _LZ4_WINDOW_BYTES = 65_535
 
@@ -132,7 +134,7 @@ def _lz4(view: memoryview) -> Iterator[Buffer]:
     is_linked = not flags & 0x20
     position = 7 + (8 if flags & 0x08 else 0)
     checksum_bytes = 4 if flags & 0x10 else 0
-    room = bytearray(largest + 4 + _LZ4_WINDOW_BYTES if is_linked else largest)
+    room = bytearray()
     window = b""
     while True:
         if position + 4 > len(view):
@@ -146,6 +148,9 @@ def _lz4(view: memoryview) -> Iterator[Buffer]:
             raise _corrupt("it is cut off")
         block = view[position : position + size]
         position += size + checksum_bytes
+        most = min(largest, _LZ4_RATIO * size) + (4 + _LZ4_WINDOW_BYTES if is_linked else 0)
+        if most > len(room):  # by what has come, and not by what the frame announces
+            room = bytearray(most)
         piece: Buffer = block if is_stored else _lz4_block(block, window, room)
         if is_linked:
             window = (window + bytes(piece[-_LZ4_WINDOW_BYTES:]))[-_LZ4_WINDOW_BYTES:]

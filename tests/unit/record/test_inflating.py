@@ -84,3 +84,16 @@ def test_a_bomb_of_dependent_blocks_takes_little_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
     finally:
         tracemalloc.stop()
+
+
+def test_small_blocks_of_lz4_take_little_memory_whatever_their_frame_announces() -> None:
+    """A request may have a thousand such batches, which are looked into on the loop: 4 MB for each took a quarter of a millisecond."""
+    frame = _LZ4_HEAD + _LZ4_ONE_BYTE + bytes(4)
+    tracemalloc.start()
+    try:
+        assert b"".join(pieces(Codec.LZ4, frame)) == b"A"
+        assert tracemalloc.get_traced_memory()[1] < 2**16
+    finally:
+        tracemalloc.stop()
+    for size in (*range(600), 65_535, 65_536, 4 * 2**20 - 1, 4 * 2**20):  # as much as a block can stand for
+        assert sum(map(len, pieces(Codec.LZ4, compress(Codec.LZ4, bytes(size))))) == size
