@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Literal
 
 from kafkalite.config import TopicConfig
@@ -16,6 +17,7 @@ from kafkalite.record.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
     BatchHeader,
     new_header,
@@ -56,7 +58,7 @@ def batches_for_leader(
         keys_checked: see CheckedRecords.
 
     Raises:
-        ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+        ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
     """
     size = len(view)
     if size >= HEADER_SIZE:
@@ -123,6 +125,9 @@ def _check_batch(
             check_framing(view, position + HEADER_SIZE, position + size, header.record_count)
         if "compact" in config.cleanup_policy and not keys_checked:
             _check_keys(view, position, header)
+        if attributes & TIMESTAMP_TYPE_FLAG:
+            text = "only a broker sets the timestamp type LogAppendTime"
+            raise _wrong_records(ErrorCode.INVALID_TIMESTAMP, text, range(header.record_count))
 
 
 def check_timestamps(batches: list[tuple[int, BatchHeader]], config: TopicConfig, now_ms: int) -> None:
@@ -176,7 +181,7 @@ def not_to_be_repeated(error: ApiError) -> ApiError:
     return api_error(ErrorCode.INVALID_RECORD, str(error)) if error.code is ErrorCode.CORRUPT_MESSAGE else error
 
 
-def _wrong_records(code: ErrorCode, text: str, numbers: list[int]) -> Exception:
+def _wrong_records(code: ErrorCode, text: str, numbers: Sequence[int]) -> Exception:
     error = api_error(code, text)
     error.record_errors = tuple((number, text) for number in numbers[:MAX_RECORD_ERRORS])
     return error

@@ -137,6 +137,16 @@ def test_records_with_wrong_timestamps_are_named(codec: Codec) -> None:
     assert checked(records, stamped)
 
 
+@pytest.mark.parametrize("of_topic", ["CreateTime", "LogAppendTime"])
+def test_only_a_broker_says_that_timestamps_are_those_of_the_append(of_topic: str) -> None:
+    """Readers of a topic with CreateTime would take the batch's largest timestamp for that of each record."""
+    records = made(Codec.NONE, *RECORDS[:2], log_append_time=True)
+    with pytest.raises(ApiError) as refused:
+        batches_for_leader(memoryview(records), TopicConfig(message_timestamp_type=of_topic), "client")
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [number for number, _ in refused.value.record_errors] == [0, 1]
+
+
 def test_record_errors_are_bounded() -> None:
     records = made(Codec.NONE, *((None, b"v") for _ in range(5_000)))
     with pytest.raises(ApiError) as refused:
