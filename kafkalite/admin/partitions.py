@@ -91,8 +91,12 @@ class PartitionAdmin:
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
         have = len(topic.partitions)
-        if wanted.count <= have:
-            reason = f"topic {wanted.topic!r} has {number_of(have, 'partition')} already; {wanted.count} is not more"
+        if wanted.count == have:
+            raise api_error(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+        if wanted.count < have:
+            reason = (
+                f"The topic {wanted.topic} currently has {have} partition(s); {wanted.count} would not be an increase."
+            )
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
         check_partition_count(wanted.count, self._config().max_partitions_per_topic)
         existing = await self._topics.existing(zk)

@@ -207,7 +207,7 @@ class TopicAdmin:
             raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, reason)
         clashing = existing.topics.clashing(topic.topic)
         if clashing is not None:
-            reason = f"topic {topic.topic!r} collides with {clashing!r}: '.' and '_' are the same in metric names"
+            reason = f"Topic '{topic.topic}' collides with existing topic: {clashing}"  # metric names have '_' for '.'
             raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
         config = self._config()
         if topic.assignment is not None:

@@ -259,7 +259,7 @@ class NodeServices:
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:
-            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
         current = self._node.session.current
         if current is None or self._node.zookeeper.away():
             return self._node.settings.configs.topic(topic)

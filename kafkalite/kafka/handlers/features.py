@@ -14,6 +14,8 @@ from kafkalite.rpc.messages.changes import SETTINGS
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 #: From this version on, the response names no features.
 _WITHOUT_RESULTS_FROM = 2
+#: What Kafka says before the first error.
+_FAILED = "The update failed for all features since the following feature had an error: "
 #: How long UnregisterBroker waits for the broker to be gone.
 _STOPPING_S = 1.0
 
@@ -58,7 +60,7 @@ class FeatureHandlers:
         code = int(ErrorCode.INVALID_UPDATE_VERSION)
         return response(
             error_code=0 if wrong is None else code,
-            error_message=wrong,
+            error_message=None if wrong is None else _FAILED + wrong,
             results=[
                 response.UpdatableFeatureResult(name, code if text else 0, text or None)
                 for name, text in texts.items()
@@ -93,7 +95,7 @@ class FeatureHandlers:
         settings = await self._services.entity_overrides(BROKERS, str(broker_id))
         has_started = await self._services.forget_broker(broker_id)
         if not settings and not has_started:
-            raise api_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is nothing known of a broker {broker_id}")
+            raise api_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
         if settings and not await self._services.replace_entity_overrides(BROKERS, str(broker_id), settings, {}):
             raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"the settings of broker {broker_id} are being changed")
         await self._services.known_everywhere(SETTINGS)

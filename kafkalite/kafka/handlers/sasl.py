@@ -142,7 +142,7 @@ class SaslHandlers:
             there = (await self._services.scram_users([name])).get(name, {})
             for entry in deletions:
                 if _MECHANISMS[entry.mechanism] not in there:
-                    return ErrorCode.RESOURCE_NOT_FOUND, "the user has no such credential"
+                    return ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
                 changes[_MECHANISMS[entry.mechanism]] = None
         for upsertion in upsertions:
             mechanism = _MECHANISMS[upsertion.mechanism]
