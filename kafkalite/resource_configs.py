@@ -107,6 +107,8 @@ GROUP_KEYS: Mapping[str, Key] = {
     "streams.initial.rebalance.delay.ms": Key(int, 3_000, "time that a new group waits for more members", 0),
     "streams.task.offset.interval.ms": Key(int, 60_000, "interval at which members report how far the state of their tasks is", 1),
     "streams.acceptable.recovery.lag": Key(int, 10_000, "records that a copy of a task's state may be behind to count as caught up", 0),
+    "streams.assignor.name": Key(str, "sticky", "assignor of the group's tasks", choices=("sticky",)),
+    "streams.rack.aware.assignment.tags": Key(list, "", "no effect: standby tasks are placed without tags"),
     "errors.deadletterqueue.topic.name": Key(str, "", "topic of records that a share group gives up; empty: none"),
     "errors.deadletterqueue.copy.record.enable": Key(bool, default=False, doc="whether such a record is copied with its value"),
 }  # fmt: skip

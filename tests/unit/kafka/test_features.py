@@ -159,10 +159,16 @@ async def test_settings_of_a_group(broker: Broker) -> None:
         ("consumer.session.timeout.ms", "0"),
         ("share.auto.offset.reset", "by_duration:PT"),
         ("share.isolation.level", "x"),
+        ("streams.assignor.name", "x"),
         ("retention.ms", "1"),
     ):
         assert (await alter(client, _GROUP, "g", (key, 0, text)))[0] == ErrorCode.INVALID_CONFIG, key
-    assert await alter(client, _GROUP, "g", ("share.auto.offset.reset", 0, "by_duration:P1DT2H3.5S")) == (0, None)
+    for key, text in (
+        ("share.auto.offset.reset", "by_duration:P1DT2H3.5S"),
+        ("streams.assignor.name", "sticky"),
+        ("streams.rack.aware.assignment.tags", "zone,rack"),
+    ):
+        assert await alter(client, _GROUP, "g", (key, 0, text)) == (0, None)
     assert (await alter(client, _GROUP, "", ("share.isolation.level", 0, "read_committed")))[0]
 
 
