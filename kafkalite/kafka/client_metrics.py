@@ -73,9 +73,16 @@ class ClientMetrics:
         return wanted
 
     def check_push(
-        self, key: InstanceKey, client: MetricsClient, subscription_id: int, size: int, *, is_last: bool
+        self,
+        key: InstanceKey,
+        client: MetricsClient,
+        subscription_id: int,
+        size: int,
+        *,
+        is_last: bool,
+        is_readable: bool = True,
     ) -> None:
-        """Raises ApiError if this push is not taken."""
+        """Raises ApiError if this push is not taken. `is_readable`: its codec is one of ours."""
         now = self._now_ms()
         known = self._known(key, client)
         try:
@@ -84,17 +91,20 @@ class ClientMetrics:
             is_early = known.pushed_ms >= known.asked_ms and now - known.pushed_ms < known.subscription.interval_ms
             if is_early and known.pushed_ms >= 0 and not is_last:
                 raise api_error(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "pushed before the push interval was over")
+            known.pushed_ms = now  # also if it is refused: the next one has to wait, too
             current = subscription_of(client, self._settings())
             if subscription_id != current.subscription_id:
                 known.may_ask = True
                 raise api_error(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, "the subscriptions have changed")
+            if not is_readable:
+                raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             if size > MAX_PUSH_BYTES:
                 raise api_error(ErrorCode.TELEMETRY_TOO_LARGE, f"{size} bytes, at most {MAX_PUSH_BYTES}")
         except ApiError:
             self.refused += 1
             raise
         self._subscribe(key, known, current)
-        known.pushed_ms, known.is_over = now, is_last
+        known.is_over = is_last
         if is_last:  # nothing of it is shown any more
             self._instances.keep(key, lambda series: False)
         self.pushes += 1

@@ -19,6 +19,8 @@ from kafkalite.telemetry.otlp import Point, read_points
 
 #: In the order in which clients should choose.
 _CODECS = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
+#: All metrics. An empty prefix means the same; some clients know only Kafka's word.
+_ALL = "*"
 #: Ids that mean something to Kafka: none, and the two of its metadata topic.
 _RESERVED = frozenset({ZERO_UUID, (1).to_bytes(16)})
 
@@ -45,7 +47,7 @@ class TelemetryHandlers:
             push_interval_ms=found.interval_ms,
             telemetry_max_bytes=MAX_PUSH_BYTES,
             delta_temporality=True,
-            requested_metrics=found.metrics,
+            requested_metrics=[_ALL] if found.metrics == ("",) else found.metrics,
         )
 
     async def push(self, request: Request, message: wire.PushTelemetryRequest) -> wire.PushTelemetryResponse:
@@ -54,9 +56,10 @@ class TelemetryHandlers:
             raise api_error(ErrorCode.INVALID_REQUEST, "a push without the id of the client's instance")
         key, client = _key(request, instance_id), _client(request, instance_id)
         data = message.metrics
-        if message.compression_type and message.compression_type not in _CODECS:
-            raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        self._metrics.check_push(key, client, message.subscription_id, len(data), is_last=message.terminating)
+        is_readable = not message.compression_type or message.compression_type in _CODECS
+        self._metrics.check_push(
+            key, client, message.subscription_id, len(data), is_last=message.terminating, is_readable=is_readable
+        )
         if data:
             work = partial(_read, message.compression_type, data)
             points, seconds = await request.connection.listener.lane.run(request.connection.owner, work)

@@ -154,13 +154,16 @@ def test_what_is_refused() -> None:
         rig.metrics.asked(_ME, _CLIENT)
     rig.now += 1000
     assert rig.push(size=client_metrics.MAX_PUSH_BYTES + 1) is ErrorCode.TELEMETRY_TOO_LARGE
+    assert rig.push(subscription_id=5) is ErrorCode.THROTTLING_QUOTA_EXCEEDED  # one that is refused counts, too
+    rig.now += 1000
     assert rig.push(subscription_id=5) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    rig.now += 1
     rig.settings["more"] = {"metrics": "c."}
     assert rig.metrics.asked(_ME, _CLIENT).metrics == ("a.", "c.")  # at once: its subscriptions have changed
     assert rig.push() is ErrorCode.NONE
     assert rig.push(is_last=True) is ErrorCode.NONE  # the last one may come early
     assert rig.push() is ErrorCode.INVALID_REQUEST
-    assert rig.metrics.pushes == 3 and rig.metrics.refused == 4
+    assert rig.metrics.pushes == 3 and rig.metrics.refused == 5
 
 
 def test_instances_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +229,7 @@ async def test_a_client_asks_and_pushes(broker: Broker) -> None:
     await client.ask(wire.ApiVersionsRequest("librdkafka", "2.16"), 3)
     found = await client.ask(wire.GetTelemetrySubscriptionsRequest(), 0)
     assert found.error_code == 0 and found.client_instance_id != bytes(16)
-    assert (list(found.requested_metrics), found.push_interval_ms, found.delta_temporality) == ([""], 100, True)
+    assert (list(found.requested_metrics), found.push_interval_ms, found.delta_temporality) == (["*"], 100, True)
     data = zlib.compress(_metrics(gauge("org.apache.kafka.x", 5.0)), wbits=31)
     push = wire.PushTelemetryRequest(
         found.client_instance_id, found.subscription_id, terminating=False, compression_type=1, metrics=data
@@ -245,9 +248,11 @@ async def test_a_client_asks_and_pushes(broker: Broker) -> None:
     )
     assert (await client.ask(bad, 0)).error_code == ErrorCode.INVALID_RECORD
     strange = wire.PushTelemetryRequest(
-        again.client_instance_id, again.subscription_id, terminating=False, compression_type=9, metrics=b""
+        again.client_instance_id, again.subscription_id, terminating=True, compression_type=9, metrics=b""
     )
     assert (await client.ask(strange, 0)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    strange.subscription_id += 1  # of several errors Kafka's
+    assert (await client.ask(strange, 0)).error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     nobody = wire.PushTelemetryRequest(
         bytes(16), again.subscription_id, terminating=False, compression_type=0, metrics=b""
     )
