@@ -302,8 +302,9 @@ def _malformed(replicas: Replicas) -> str | None:
 
 
 def _unavailable(replicas: Replicas, cluster: _Cluster, has: Collection[BrokerId]) -> str | None:
-    """Why the cluster cannot place these replicas; None: it can. `has`: the brokers that have the partition now, or had it before its move."""
-    if unknown := sorted(set(replicas) - cluster.brokers):
+    """Why the cluster cannot place these replicas; None: it can. `has`: the brokers that have the partition now, or had it before its move;
+    one that is away may keep it, and the move waits for that broker (KafkaController.validateReplicas)."""
+    if unknown := sorted(set(replicas).difference(cluster.brokers, has)):
         return f"brokers that are not alive: {unknown}"
     if shut := sorted(each for each in replicas if each in cluster.closed and each not in has):
         return f"broker {shut[0]} is {cluster.closed[shut[0]]}: it takes no new replicas"

@@ -111,3 +111,17 @@ async def test_files_on_a_dead_broker_are_no_step_of_a_later_move(cluster: Clust
     take_up(cluster, dataclasses.replace(MOVE, dropping=(BrokerId(3), BrokerId(9))))
     [listed] = (await admin.list(ListReassignmentsRequest())).reassignments
     assert listed.dropping == (BrokerId(3),), "broker 9 is not alive"
+
+
+async def test_a_broker_that_is_away_may_keep_a_replica_and_gets_none(cluster: Cluster) -> None:
+    """As with Kafka: while a broker is restarted, a partition of it gets one replica more."""
+    made = await orders(cluster)
+    away = BrokerId(3)
+    assert await create(made, NewTopic("t", assignment={0: (BrokerId(1), away)})) == [(0, "")]
+    cluster.zookeeper.poke(Delete(paths.broker(away), 0))
+    moves = ReassignmentAdmin(made)
+    kept = await moves.alter(order((BrokerId(1), away, BrokerId(2))))
+    assert [each.error for each in kept.partitions] == [0]
+    assert await create(made, NewTopic("u", assignment={0: HERE})) == [(0, "")]
+    added = await moves.alter(AlterReassignmentsRequest((WantedReassignment("u", 0, (BrokerId(1), away)),), 5000))
+    assert [each.error for each in added.partitions] == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
