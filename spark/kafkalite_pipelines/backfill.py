@@ -132,7 +132,7 @@ def run(
             state["next"] = as_json(following)
             place.write(_STATE, json.dumps(state))
             batch = Batch(pipeline.name, state["query"], state["number"], as_json(following))
-            with in_one_line():
+            with in_one_line(Exception):  # of a table's library too, as in a query
                 result = batches.process(_records(pipeline, session, position, following), batch)
             number, state = (
                 state["number"],

@@ -262,8 +262,8 @@ def position(pipeline: Pipeline) -> tuple[int, dict[str, dict[str, int]]] | None
 
 
 @contextlib.contextmanager
-def in_one_line() -> Iterator[None]:
-    """What Spark raises meanwhile is a PipelineError."""
+def in_one_line(*others: type[Exception]) -> Iterator[None]:
+    """What Spark raises meanwhile is a PipelineError, and so are exceptions of these classes."""
     try:
         yield
     except KafkaliteError:
@@ -274,6 +274,8 @@ def in_one_line() -> Iterator[None]:
 
         if isinstance(error, PySparkException | Py4JError):
             raise failed(error) from error
+        if isinstance(error, others):
+            raise PipelineError(f"{type(error).__name__}: {_one_line(error)}") from error
         raise
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite_pipelines.control import failed
+from kafkalite_pipelines import PipelineError
+from kafkalite_pipelines.control import failed, in_one_line
 
 CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found error inside foreachBatch Python process: Traceback (most recent call last):
   File "/x/pyspark/sql/connect/streaming/worker/foreach_batch_worker.py", line 85, in main
@@ -40,3 +41,13 @@ CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found err
 )
 def test_one_line(text: str, line: str) -> None:
     assert failed(RuntimeError(text)).problems == (line,)
+
+
+def test_what_a_table_s_library_raises_in_a_range_is_one_line_too() -> None:
+    """In a query it comes through Spark; in a backfill it was a stack."""
+    with pytest.raises(PipelineError, match=r"^OSError: no space left$"), in_one_line(Exception):
+        raise OSError("no space\nleft")
+    with pytest.raises(OSError), in_one_line():
+        raise OSError
+    with pytest.raises(PipelineError, match=r"^wrong$"), in_one_line(Exception):
+        raise PipelineError("wrong")
