@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
-from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest
+from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest, SyncRequest
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
 from kafkalite.coordinators.groups.decisions.members import Committer
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
@@ -320,9 +320,10 @@ class Classic(Client):
         generation = self.generation
 
         def serve(groups: GroupCoordinator, reply: Any) -> None:
-            groups.sync(
-                self.group_id, reply, self.member_id, self.instance_id, generation, "consumer", protocol, assignments
+            request = SyncRequest(
+                reply, self.member_id, self.instance_id, generation, "consumer", protocol, assignments
             )
+            groups.sync(self.group_id, request)
 
         return await self.world.ask(self.group_id, serve, REBALANCE_MS / 1000 + 5)
 
