@@ -33,6 +33,18 @@ _ARCHIVING = DeliveryState.ARCHIVING
 _NEVER = 2**63 - 1
 
 
+class _Gathered:
+    """What one fetch of a member acquires, as it grows."""
+
+    def __init__(self, member: str, deadline_ms: int) -> None:
+        self.member = member
+        self.deadline_ms = deadline_ms
+        #: (first, last, deliveries including this one), in the order in which they were acquired.
+        self.runs: list[tuple[int, int, int]] = []
+        #: Deliveries -> records.
+        self.counts: Counter[int] = Counter()
+
+
 class SharedPartition:
     """See the module. `batches`: the stored ones, in the order of their offsets."""
 
@@ -122,9 +134,7 @@ class SharedPartition:
         Whole batches of the log, unless the number is exact: the last one may exceed it. From half of the deliveries on
         fewer and fewer come together, at the last delivery one, so that one bad record spoils few others.
         """
-        got: list[tuple[int, int, int]] = []
-        counts: Counter[int] = Counter()
-        deadline_ms = now_ms + self.limits.lock_ms
+        into = _Gathered(member, now_ms + self.limits.lock_ms)
         left = wanted.records
         cursor = max(read_from, self._runs.start)
         touched = cursor
@@ -138,7 +148,7 @@ class SharedPartition:
             if not batch.is_delivered:
                 self._archive_free(first, last)
             else:
-                taken = self._acquire_within(member, batch, first, left, wanted, deadline_ms, got, counts)
+                taken = self._acquire_within(batch, first, left, wanted, into)
                 if taken is None:
                     break
                 left -= taken
@@ -146,18 +156,10 @@ class SharedPartition:
         self._next = None
         self._runs.merge(read_from, touched)
         self._advance()
-        return _grouped(got, wanted.batch_size)
+        return _grouped(into.runs, wanted.batch_size)
 
     def _acquire_within(
-        self,
-        member: str,
-        batch: LogBatch,
-        first: int,
-        left: int,
-        wanted: WantedRecords,
-        deadline_ms: int,
-        got: list[tuple[int, int, int]],
-        counts: Counter[int],
+        self, batch: LogBatch, first: int, left: int, wanted: WantedRecords, into: _Gathered
     ) -> int | None:
         """Acquire what is free of one batch from `first` on, `left` of it at most if that is exact; the number of records, None if no more may be acquired."""
         last, most = batch.last, left if wanted.is_exact else None
@@ -168,44 +170,49 @@ class SharedPartition:
             low, high = max(run.first, first), min(run.last, last)
             if most is not None:
                 high = min(high, low + most - taken - 1)
-            count = counts[run.delivery_count + 1]
+            count = into.counts[run.delivery_count + 1]
             size = max(last - batch.first + 1, min(count + len(run), wanted.batch_size))
             together = most_together(run.delivery_count, self.limits.delivery_count, size)
-            if got and run.delivery_count + 1 != got[-1][2] and (together is not None or self._is_alone(got)):
+            is_other = bool(into.runs) and run.delivery_count + 1 != into.runs[-1][2]
+            if is_other and (together is not None or self._is_alone(into)):
                 return None
             if together is not None:
                 if count >= together:
                     return None
                 high = min(high, low + together - count - 1)
             for part in self._runs.between(low, high):
-                self._hold(part, member, deadline_ms)
-                got.append((part.first, part.last, part.delivery_count))
-                counts[part.delivery_count] += len(part)
+                self._give(part, into)
             taken += high - low + 1
             if together is not None and high < min(run.last, last):
                 return None
-        if last >= self._runs.end:
-            room = self.limits.record_locks - self._open
-            if room <= 0 or self._is_alone(got):
-                return None
-            self._append(first - 1, _ARCHIVED, 0)
-            new = last
-            if most is not None:
-                new = min(last, self._runs.end + min(most - taken, room) - 1)
-            if new >= self._runs.end:
-                taken += new - self._runs.end + 1
-                added = self._append(new, _AVAILABLE, 0)
-                assert added is not None
-                self._hold(added, member, deadline_ms)
-                got.append((added.first, added.last, added.delivery_count))
-                counts[added.delivery_count] += len(added)
-            if new < last:
-                return None
-        return taken
+        if last < self._runs.end:
+            return taken
+        new = self._acquire_new(first, last, None if most is None else most - taken, into)
+        return None if new is None else taken + new
 
-    def _is_alone(self, got: Sequence[tuple[int, int, int]]) -> bool:
+    def _acquire_new(self, first: int, last: int, most: int | None, into: _Gathered) -> int | None:
+        """Acquire what was never delivered of a batch that ends with `last`; returns as `_acquire_within`."""
+        room = self.limits.record_locks - self._open
+        if room <= 0 or self._is_alone(into):
+            return None
+        self._append(first - 1, _ARCHIVED, 0)
+        begin, end = self._runs.end, last
+        if most is not None:
+            end = min(last, begin + min(most, room) - 1)
+        if end >= begin:
+            added = self._append(end, _AVAILABLE, 0)
+            assert added is not None
+            self._give(added, into)
+        return None if end < last else end - begin + 1
+
+    def _give(self, run: Run, into: _Gathered) -> None:
+        self._hold(run, into.member, into.deadline_ms)
+        into.runs.append((run.first, run.last, run.delivery_count))
+        into.counts[run.delivery_count] += len(run)
+
+    def _is_alone(self, got: _Gathered) -> bool:
         """Whether what was acquired comes a few records at a time, so that no others may come with it."""
-        return bool(got) and most_together(got[-1][2] - 1, self.limits.delivery_count, 1) is not None
+        return bool(got.runs) and most_together(got.runs[-1][2] - 1, self.limits.delivery_count, 1) is not None
 
     def _hold(self, run: Run, member: str, deadline_ms: int) -> None:
         run.holder, run.deadline_ms = member, deadline_ms
