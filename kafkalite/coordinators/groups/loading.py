@@ -142,42 +142,36 @@ class GroupReplay:
             self._now(),
         )
 
+    def _entry_of(
+        self, partition: GroupPartition, parsed: ConsumerRecord | StreamsGroupRecord | ShareGroupRecord
+    ) -> GroupEntry | None:
+        """The group that a record is about; None: there is none, and the record makes none."""
+        known = partition.entries.get(parsed.group_id)
+        return self.make(partition, parsed.group_id) if known is None and not parsed.is_tombstone else known
+
     def _replay_consumer(self, partition: GroupPartition, parsed: ConsumerRecord) -> None:
-        entry = partition.entries.get(parsed.group_id)
-        if parsed.is_tombstone:
-            if entry is None or entry.consumer is None:
-                return
-        else:
-            entry = entry or self.make(partition, parsed.group_id)
-            if entry.consumer is None:
-                entry.consumer = ConsumerGroup(parsed.group_id)
-        assert entry.consumer is not None
+        entry = self._entry_of(partition, parsed)
+        if entry is None or (entry.consumer is None and parsed.is_tombstone):
+            return
+        entry.consumer = entry.consumer or ConsumerGroup(parsed.group_id)
         entry.consumer.apply(parsed.record)
         if parsed.record == GroupEpoch(None):
             entry.consumer = None
 
     def _replay_streams(self, partition: GroupPartition, parsed: StreamsGroupRecord) -> None:
-        entry = partition.entries.get(parsed.group_id)
-        if parsed.is_tombstone:
-            if entry is None or entry.streams is None:
-                return
-        else:
-            entry = entry or self.make(partition, parsed.group_id)
-            if entry.streams is None:
-                entry.streams = StreamsGroup(parsed.group_id)
-        assert entry.streams is not None
+        entry = self._entry_of(partition, parsed)
+        if entry is None or (entry.streams is None and parsed.is_tombstone):
+            return
+        entry.streams = entry.streams or StreamsGroup(parsed.group_id)
         entry.streams.apply(parsed.record)
         if parsed.record == StreamsGroupMetadata(None):
             entry.streams = None
 
     def _replay_share(self, partition: GroupPartition, parsed: ShareGroupRecord) -> None:
-        entry = partition.entries.get(parsed.group_id)
-        if entry is None or entry.share is None:
-            if parsed.is_tombstone:
-                return
-            entry = entry or self.make(partition, parsed.group_id)
-            entry.share = ShareGroup(parsed.group_id)
-        assert entry.share is not None
+        entry = self._entry_of(partition, parsed)
+        if entry is None or (entry.share is None and parsed.is_tombstone):
+            return
+        entry.share = entry.share or ShareGroup(parsed.group_id)
         entry.share.apply(parsed.record)
         if parsed.record == GroupEpoch(None):
             del partition.entries[parsed.group_id]
