@@ -13,7 +13,7 @@ from kafkalite.controller.decisions.events import Claim
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.storage import Storage
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, LeaderEpoch, PartitionEpoch, TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest, IsrChangedResponse
 
 #: State znodes that are compared in one go, so that a change whose notice was lost is found.
@@ -49,7 +49,8 @@ class IsrNotices:
                 if change.is_drained and known is not None and known.leader_epoch == change.leader_epoch:
                     self._drained[partition] = None
                 if change.is_ahead and change.topic_id == state.topics[partition.topic].topic_id != NO_TOPIC_ID:
-                    self._claims[partition] = _claim(state, request.broker_id, change)
+                    claim = _claim(state, request.broker_id, change)
+                    self._claims[partition] = max(claim, self._claims.get(partition, claim), key=_how_late)
         self._answers.append(answer)
 
     async def confirm(self) -> None:
@@ -97,6 +98,11 @@ class IsrNotices:
 def _claim(state: ControllerState, leader: BrokerId, change: IsrChange) -> Claim:
     known = LeaderAndIsr(leader, change.leader_epoch, change.isr, state.epoch, change.partition_epoch)
     return Claim(known, change.has_resigned, change.is_epoch_only)
+
+
+def _how_late(claim: Claim) -> tuple[LeaderEpoch, bool, PartitionEpoch]:
+    """Replicas know different epochs: the latest counts, whoever says it last."""
+    return claim.state.leader_epoch, not claim.is_epoch_only, claim.state.partition_epoch
 
 
 def _answer(waiting: list[asyncio.Future[IsrChangedResponse]], error: ErrorCode) -> None:

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from kafkalite.controller import event_loop, isr_notices
+from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Delete
 from kafkalite.errors import ErrorCode
-from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from kafkalite.testing.simulation.plants import PLANTS
 from tests.support.waiting import until
@@ -63,6 +64,30 @@ async def test_the_planted_bug_loses_the_notice(cluster: Cluster, monkeypatch: p
     PLANTS["notice"](monkeypatch.setattr)
     assert await change_during_a_failover(cluster) is ErrorCode.NONE
     assert told(cluster) == {(1, 2, 3)}, "nobody says it again, and ZooKeeper has (1, 2)"
+
+
+@pytest.mark.checklist("F18")
+async def test_of_what_replicas_know_the_latest_epoch_counts() -> None:
+    """Found by simulation: one was commanded in between, and knew a later epoch. The other's notice came after its own, and nobody led any more."""
+    state = ControllerState(
+        BrokerId(1), ControllerEpoch(1), topics={"t": Topic(TopicId("id-t"), {0: (BrokerId(2), BrokerId(3))})}
+    )
+    notices = isr_notices.IsrNotices(None)  # type: ignore[arg-type]
+    for broker, epoch in ((2, 3), (3, 2)):
+        change = IsrChange(
+            "t",
+            0,
+            LeaderEpoch(epoch),
+            (),
+            PartitionEpoch(0),
+            topic_id=TopicId("id-t"),
+            is_ahead=True,
+            is_epoch_only=True,
+        )
+        request = IsrChangedRequest(BrokerId(broker), BrokerEpoch(broker), (change,))
+        notices.take(state, request, asyncio.get_running_loop().create_future())
+    assert notices.claims()[T0].state.leader_epoch == 3
+    notices.close()
 
 
 @pytest.mark.checklist("F7")
