@@ -141,10 +141,10 @@ class StagedFaults:
         everywhere = [(topic, number) for topic, count in simulation.plan.topics.items() for number in range(count)]
         assigned = {each: simulation.assigned(each) for each in everywhere}
         others = {each: tuple(n for n in numbers if n not in assigned[each]) for each in everywhere}
-        targets = {each: others[each][: len(assigned[each])] for each in everywhere}
-        targets = {each: to for each, to in targets.items() if len(to) == len(assigned[each])}
+        # Where there are too few others, some replicas stay.
+        targets = {each: (*others[each], *assigned[each])[: len(assigned[each])] for each in everywhere if others[each]}
         # Some of those with the records have first started after the copy.
-        late = {paths.broker_starts(to[-1]) for to in targets.values()}
+        late = {paths.broker_starts([n for n in to if n in others[each]][-1]) for each, to in targets.items()}
         copied = [
             each for each in world.zookeeper.tree.persistent() if each[0].startswith(_RESTORED) and each[0] not in late
         ]
@@ -167,7 +167,8 @@ class StagedFaults:
         await asyncio.sleep(_LAST_S)
         for node in simulation.nodes.values():
             simulation.start_node(node.name)
-        await self._within(lambda: all(simulation.zk.states[each].leader == -1 for each in targets))
+        gone = [each for each, to in targets.items() if not {*to} & {*assigned[each]}]
+        await self._within(lambda: all(simulation.zk.states[each].leader == -1 for each in gone))
         await self._within(lambda: all(node.ready for node in simulation.nodes.values()))
         self._reassign(targets)  # as `admin health` says
         await self._within(lambda: all(self._is_at(partition, to) for partition, to in targets.items()))
