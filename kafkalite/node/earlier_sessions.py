@@ -1,17 +1,14 @@
-"""The last ZooKeeper sessions of this node, in its first log directory.
+"""The last ZooKeeper sessions of this node.
 
-The holder of the directory's lock may remove the registration that a killed process left behind, instead of waiting for
+The holder of the log directories' locks may remove the registration that a killed process left behind, instead of waiting for
 its session to end.
 """
 
 from __future__ import annotations
 
-import json
-
 from kafkalite.env.seams import Disk
-from kafkalite.telemetry.logs import get_logger
-
-_log = get_logger(__name__)
+from kafkalite.log.pool import LogPool
+from kafkalite.node.kept_list import KeptList
 
 _FILE = "kafkalite-sessions.json"
 _KEPT = 8
@@ -20,9 +17,8 @@ _KEPT = 8
 class EarlierSessions:
     """Not being able to keep them costs time at the next start, no more."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
-        self._disk = disk
-        self._path = f"{directory}/{_FILE}"
+    def __init__(self, disk: Disk, pool: LogPool) -> None:
+        self._kept = KeptList(disk, pool, _FILE)
         self._ids: frozenset[int] = frozenset()
 
     def ids(self) -> frozenset[int]:
@@ -30,18 +26,11 @@ class EarlierSessions:
         return self._ids
 
     def load(self) -> None:
-        """Read the file."""
-        try:
-            self._ids = frozenset(int(session, 16) for session in json.loads(self._disk.read_file(self._path)))
-        except (OSError, ValueError, TypeError):
-            self._ids = frozenset()
+        """Read them."""
+        self._ids = self._kept.load(lambda each: int(str(each), 16))
 
     def add(self, session_id: int) -> None:
         """Remember the present session."""
         kept = [*sorted(self._ids - {session_id}), session_id][-_KEPT:]
         self._ids = frozenset(kept)
-        text = json.dumps([f"{session:x}" for session in kept])
-        try:
-            self._disk.write_file_atomic(self._path, text.encode(), durable=False)
-        except OSError as error:
-            _log.warning("sessions_file.not_written", error=str(error))
+        self._kept.save(f"{session:x}" for session in kept)

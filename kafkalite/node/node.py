@@ -189,8 +189,8 @@ class Node:
             own_time=self._own_time,
             handle_capacity=env.log_files,
         )
-        sessions = EarlierSessions(env.disk, config.log_dirs[0])
-        self._seen = SeenBrokers(env.disk, config.log_dirs[0])
+        sessions = EarlierSessions(env.disk, self.logs.pool)
+        self._seen = SeenBrokers(env.disk, self.logs.pool)
         self.controller = Controller(
             config=config,
             env=peer_env,

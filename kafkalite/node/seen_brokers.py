@@ -1,4 +1,4 @@
-"""The brokers that this node has seen, in its first log directory (ADR 78).
+"""The brokers that this node has seen (ADR 78).
 
 ZooKeeper has a list of all that have ever started. A copy of ZooKeeper that is put back lacks those that have come since. Partitions that had moved there would
 begin again without their records before these brokers start.
@@ -6,15 +6,13 @@ begin again without their records before these brokers start.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from kafkalite.env.seams import Disk
+from kafkalite.log.pool import LogPool
 from kafkalite.model import BrokerId
+from kafkalite.node.kept_list import KeptList
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.telemetry.logs import get_logger
-
-_log = get_logger(__name__)
 
 _FILE = "kafkalite-brokers.json"
 
@@ -22,17 +20,13 @@ _FILE = "kafkalite-brokers.json"
 class SeenBrokers:
     """Grows by the brokers of the cluster's metadata."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
-        self._disk = disk
-        self._path = f"{directory}/{_FILE}"
+    def __init__(self, disk: Disk, pool: LogPool) -> None:
+        self._kept = KeptList(disk, pool, _FILE)
         self.ids: frozenset[BrokerId] = frozenset()
 
     def load(self) -> None:
-        """Read the file."""
-        try:
-            self.ids = frozenset(BrokerId(int(each)) for each in json.loads(self._disk.read_file(self._path)))
-        except (OSError, ValueError, TypeError):
-            self.ids = frozenset()
+        """Read them."""
+        self.ids = self._kept.load(lambda each: BrokerId(int(each)))
 
     async def follow(self, metadata: MetadataCache) -> None:
         """Until cancelled."""
@@ -42,10 +36,6 @@ class SeenBrokers:
 
     def _add(self, ids: Iterable[BrokerId]) -> None:
         known = self.ids.union(ids)
-        if known == self.ids:
-            return
-        self.ids = known
-        try:
-            self._disk.write_file_atomic(self._path, json.dumps(sorted(known)).encode(), durable=False)
-        except OSError as error:
-            _log.warning("brokers_file.not_written", error=str(error))
+        if known != self.ids:
+            self.ids = known
+            self._kept.save(sorted(known))
