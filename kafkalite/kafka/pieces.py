@@ -239,4 +239,8 @@ def _identity(element: Any) -> Any:
     if not hasattr(element, "_names"):
         return element
     values = (getattr(element, name) for name in element._names)
-    return tuple(repr(value) if isinstance(value, list | tuple) else value for value in values)
+    # A list of hundreds of thousands is only equal to itself: its text alone would hold the loop.
+    return tuple(
+        (id(value) if _is_long(value) else repr(value)) if isinstance(value, list | tuple) else value
+        for value in values
+    )

@@ -286,6 +286,23 @@ def test_names_that_were_compared_are_freed_in_steps() -> None:
     assert steps >= 2 * len(names) // pieces.PIECE_ELEMENTS
 
 
+async def test_a_resource_with_very_many_configurations_is_refused_and_not_compared_by_its_text(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """190,000 of them held the loop for 0.3 s: to find out whether the resource is named twice, and then all of them were set."""
+    await broker.create("u")
+    request = wire.IncrementalAlterConfigsRequest
+
+    def text(config: Any) -> str:
+        raise AssertionError("the text of each is made")
+
+    monkeypatch.setattr(request.AlterableConfig, "__repr__", text)
+    configs = [request.AlterableConfig(f"k{number}", 1, None) for number in range(MANY)]
+    resources = [request.AlterConfigsResource(2, "t", configs), request.AlterConfigsResource(2, "u", [])]
+    answer = await (await broker.client()).ask(request(resources, validate_only=True), 1)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST, 0]
+
+
 async def test_all_pieces_share_the_requests_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece's own would be many times as long as the client waits."""
     create, left_ms = broker.services.create_topics, []

@@ -39,6 +39,8 @@ from kafkalite.protocol import wire
 from kafkalite.rpc.messages.changes import SETTINGS
 
 _SET, _DELETE, _APPEND = 0, 1, 2
+#: Configurations of one resource in one request: there are some hundred names.
+_MOST_CONFIGS = 1_000
 #: Attempts at a change that others keep winning.
 _ATTEMPTS = 20
 
@@ -92,6 +94,8 @@ class AlterConfigHandlers:
         return results
 
     async def _alter(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
+        if len(resource.configs) > _MOST_CONFIGS:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"more than {_MOST_CONFIGS} configurations of one resource")
         names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
