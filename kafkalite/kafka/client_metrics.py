@@ -168,9 +168,8 @@ def subscription_of(client: MetricsClient, settings: Mapping[str, Mapping[str, s
         if not _matches(str(value(CLIENT_METRICS_KEYS, held, "match")), client):
             continue
         metrics = [part.strip() for part in str(value(CLIENT_METRICS_KEYS, held, "metrics")).split(",") if part.strip()]
-        if metrics:
-            prefixes.update("" if each == _ALL else each for each in metrics)
-            intervals.append(int(value(CLIENT_METRICS_KEYS, held, "interval.ms")))
+        prefixes.update("" if each == _ALL else each for each in metrics)
+        intervals.append(int(value(CLIENT_METRICS_KEYS, held, "interval.ms")))
     metrics = [""] if "" in prefixes else sorted(prefixes)
     interval_ms = min(intervals, default=int(CLIENT_METRICS_KEYS["interval.ms"].default))
     digest = crc32c("\0".join([str(interval_ms), *metrics]).encode())

@@ -109,6 +109,8 @@ def test_subscriptions_of_a_client_are_one() -> None:
     found = subscription_of(_CLIENT, settings)
     assert (found.interval_ms, found.metrics) == (1000, ("a.", "b.", "c."))
     assert subscription_of(_CLIENT._replace(client_id="pay"), settings).metrics == ("",)
+    # One without metrics says when to ask again, as with Kafka.
+    assert subscription_of(_CLIENT, {"none": {"metrics": "", "interval.ms": "5000"}}).interval_ms == 5_000
     assert subscription_of(_CLIENT, {}).metrics == () and subscription_of(_CLIENT, {}).interval_ms == 300_000
     assert found.subscription_id != subscription_of(_CLIENT, {"all": settings["all"]}).subscription_id
 
