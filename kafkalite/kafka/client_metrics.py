@@ -88,11 +88,13 @@ class ClientMetrics:
         try:
             if known.is_over:
                 raise api_error(ErrorCode.INVALID_REQUEST, "this client has said that it ends")
-            is_early = known.pushed_ms >= known.asked_ms and now - known.pushed_ms < known.subscription.interval_ms
-            if is_early and known.pushed_ms >= 0 and not is_last:
+            current = subscription_of(client, self._settings())
+            is_new = current != known.subscription  # the client hears of it at once
+            self._subscribe(key, known, current)
+            is_early = known.pushed_ms >= known.asked_ms and now - known.pushed_ms < current.interval_ms
+            if is_early and known.pushed_ms >= 0 and not is_last and not is_new:
                 raise api_error(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "pushed before the push interval was over")
             known.pushed_ms = now  # also if it is refused: the next one has to wait, too
-            current = subscription_of(client, self._settings())
             if subscription_id != current.subscription_id:
                 known.may_ask = True
                 raise api_error(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, "the subscriptions have changed")
@@ -103,7 +105,6 @@ class ClientMetrics:
         except ApiError:
             self.refused += 1
             raise
-        self._subscribe(key, known, current)
         known.is_over = is_last
         if is_last:  # nothing of it is shown any more
             self._instances.keep(key, lambda series: False)

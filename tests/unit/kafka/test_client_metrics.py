@@ -159,13 +159,14 @@ def test_what_is_refused() -> None:
     assert rig.push(subscription_id=5) is ErrorCode.THROTTLING_QUOTA_EXCEEDED  # one that is refused counts, too
     rig.now += 1000
     assert rig.push(subscription_id=5) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    rig.now += 1
     rig.settings["more"] = {"metrics": "c."}
+    assert rig.push(subscription_id=5) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID  # at once: its subscriptions have changed
+    rig.now += 1
     assert rig.metrics.asked(_ME, _CLIENT).metrics == ("a.", "c.")  # at once: its subscriptions have changed
     assert rig.push() is ErrorCode.NONE
     assert rig.push(is_last=True) is ErrorCode.NONE  # the last one may come early
     assert rig.push() is ErrorCode.INVALID_REQUEST
-    assert rig.metrics.pushes == 3 and rig.metrics.refused == 5
+    assert rig.metrics.pushes == 3 and rig.metrics.refused == 6
 
 
 def test_instances_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
