@@ -201,7 +201,7 @@ def run(
 def drive_apart(module: str, plan: dict[str, object]) -> tuple[int, str]:
     """One life of the driver, `module --drive`: its exit code and what it said. Its processes are a group that ends with
     it."""
-    driver = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", module, "--drive", json.dumps(plan)],
         cwd=ROOT,
         env=dict(os.environ, PYTHONPATH=PATHS),
@@ -210,16 +210,15 @@ def drive_apart(module: str, plan: dict[str, object]) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-    )
-    try:
-        said, _ = driver.communicate(timeout=240)
-        return driver.returncode, said
-    except subprocess.TimeoutExpired:
-        return -1, "no end within 240 s"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+    ) as driver:
+        try:
+            said, _ = driver.communicate(timeout=240)
+            return driver.returncode, said
+        except subprocess.TimeoutExpired:
+            return -1, "no end within 240 s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
 
 
 def drive(plan: dict[str, str]) -> int:

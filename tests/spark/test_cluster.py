@@ -1,8 +1,12 @@
-"""Spark jobs on a real cluster whose nodes are killed while the jobs run: nothing lost, nothing twice."""
+"""Spark jobs on a real cluster whose nodes, and drivers, are killed while the jobs run: nothing lost, nothing twice.
+
+`python -m bench.spark_exactly_once` has every accident there is.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -10,28 +14,37 @@ from pathlib import Path
 
 import pytest
 
+from bench.spark_exactly_once import SETTINGS, SHORT, create, fill
+from bench.spark_exactly_once import run as run_with_accidents
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
+from kafkalite_pipelines import TopicSink, parse
+from kafkalite_pipelines.backfill import Range, replay_of, run
+from kafkalite_pipelines.control import own
+from tests.spark.test_pipeline_ranges import Killed, die
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(900)]
 
-SETTINGS = {"zookeeper.session.timeout.ms": 2_000, "replica.lag.time.max.ms": 5_000}
 ROWS = 60_000
+RECORDS = 3_000
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
-    with ProcessCluster(tmp_path, nodes=3, settings=SETTINGS) as running:
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    with ProcessCluster(tmp_path_factory.mktemp("cluster"), nodes=3, settings=SETTINGS) as running:
         yield running
 
 
-async def create(cluster: ProcessCluster, topic: str) -> None:
-    async with AsyncClient.connect(cluster.bootstrap) as client:
-        results = await client.create_topics([NewTopic(topic, 3, 3, configs={"min.insync.replicas": "2"})])
-        assert [r.error for r in results] == [0]
-    await wait_in_sync(cluster, topic, 3)
+@pytest.fixture
+def cluster(started: ProcessCluster) -> Iterator[ProcessCluster]:
+    yield started
+    for node, process in started.nodes.items():
+        if not process.running:
+            process.kill()  # it is dead; this takes its remains away
+            started.restart(node)
 
 
 async def leader(cluster: ProcessCluster, topic: str) -> int:
@@ -95,3 +108,46 @@ def test_jobs_survive_kill_9_of_the_leader(spark, cluster) -> None:
     read = killing(small.selectExpr(numbers), cluster.nodes[second].pid, 100)
     assert read.selectExpr("count(*) n", "count(distinct id) d").collect() == [(ROWS, ROWS)]
     assert not cluster.nodes[second].running
+
+
+@pytest.mark.checklist(94)
+@pytest.mark.checklist("F27")
+def test_each_number_once_over_failed_tasks_a_killed_driver_and_a_killed_coordinator(cluster, tmp_path) -> None:
+    """The records of what was aborted are in the log: the accidents did happen."""
+    asyncio.run(create(cluster, "numbers", "once"))
+    fill(cluster, "numbers", RECORDS)
+    once = run_with_accidents(cluster, tmp_path, "numbers", "once", "exactly-once", RECORDS, 3, SHORT)
+    assert (once.records, once.duplicates, once.lost) == (RECORDS, 0, 0)
+    assert once.accidents == len(SHORT) and once.driver_starts == 2 and once.uncommitted_too > RECORDS
+
+
+def test_a_replay_that_is_interrupted_has_each_record_once(spark, cluster, tmp_path: Path) -> None:
+    asyncio.run(_fill(cluster, 30))
+    values = {
+        "name": "p",
+        "kafka": {"bootstrap.servers": ",".join(cluster.bootstrap)},
+        "source": {"topics": ["replayed"]},
+        "sinks": [{"format": "iceberg", "table": "t"}],
+    }
+    ours = replay_of(parse(values, tmp_path), "copy", TopicSink("copies"))
+    everything = Range("earliest", "latest")
+    with pytest.raises(Killed):
+        run(ours, spark, everything, die, max_records=12)
+    # as if it had died before it noted the batch that is in the topic
+    state = own(ours).read_json("backfill.json")
+    before = state | {"next": state["position"], "position": state["begins"], "number": 0}
+    own(ours).write("backfill.json", json.dumps(before))
+    assert run(ours, spark, everything, max_records=12) == 3
+    reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", ",".join(cluster.bootstrap))
+    copied = reader.option("subscribe", "copies").load().selectExpr("CAST(CAST(value AS STRING) AS INT) AS n")
+    assert sorted(row.n for row in copied.collect()) == list(range(30))
+
+
+async def _fill(cluster: ProcessCluster, count: int) -> None:
+    async with AsyncClient.connect(cluster.bootstrap) as client:
+        await client.create_topics([NewTopic("replayed", 2, 1), NewTopic("copies", 2, 1)])
+        await client.known_topic("replayed", timeout_s=30)
+        async with Producer(client, acks="all") as producer:
+            for n in range(count):
+                await producer.send("replayed", b"%d" % n, b"%d" % n)
+            await producer.flush()

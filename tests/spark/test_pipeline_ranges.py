@@ -1,21 +1,15 @@
-"""Backfill and replay: a range of records once more, each once, also if it is interrupted."""
+"""Backfill and replay: a range of records once more, each once, also if it is interrupted. (Into a topic: test_cluster.py.)"""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.producer import Producer
-from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.processes import ProcessCluster
-from kafkalite_pipelines import IcebergSink, PipelineError, TopicSink, parse
+from kafkalite_pipelines import IcebergSink, PipelineError
 from kafkalite_pipelines.backfill import Range, Report, backfill_of, replay_of, run
-from kafkalite_pipelines.control import own, supervise
+from kafkalite_pipelines.control import supervise
 from tests.spark.test_pipelines import described, iceberg, numbers, put
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -110,39 +104,3 @@ def test_what_fails_in_a_range_is_one_line(spark, log, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="too large") as failed:
         run(ours, spark, Range("earliest", "latest"))
     assert "\n" not in str(failed.value)
-
-
-@pytest.mark.cluster
-def test_a_replay_that_is_interrupted_has_each_record_once(spark, tmp_path: Path) -> None:
-    with ProcessCluster(tmp_path / "cluster", nodes=1) as cluster:
-        asyncio.run(_fill(cluster, 30))
-        values = {
-            "name": "p",
-            "kafka": {"bootstrap.servers": ",".join(cluster.bootstrap)},
-            "source": {"topics": ["t"]},
-            "sinks": [{"format": "iceberg", "table": "t"}],
-        }
-        ours = replay_of(parse(values, tmp_path), "copy", TopicSink("out"))
-        everything = Range("earliest", "latest")
-        with pytest.raises(Killed):
-            run(ours, spark, everything, die, max_records=12)
-        # as if it had died before it noted the batch that is in the topic
-        state = own(ours).read_json("backfill.json")
-        before = state | {"next": state["position"], "position": state["begins"], "number": 0}
-        own(ours).write("backfill.json", json.dumps(before))
-        assert run(ours, spark, everything, max_records=12) == 3
-        reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", ",".join(cluster.bootstrap))
-        copied = (
-            reader.option("subscribe", "out").load().selectExpr("CAST(CAST(value AS STRING) AS INT) AS n").collect()
-        )
-        assert sorted(row.n for row in copied) == list(range(30))
-
-
-async def _fill(cluster: ProcessCluster, count: int) -> None:
-    async with AsyncClient.connect(cluster.bootstrap) as client:
-        await client.create_topics([NewTopic("t", 2, 1), NewTopic("out", 2, 1)])
-        await client.known_topic("t", timeout_s=30)
-        async with Producer(client, acks="all") as producer:
-            for n in range(count):
-                await producer.send("t", b"%d" % n, b"%d" % n)
-            await producer.flush()
