@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafkalite_pipelines import PipelineError
-from tests.spark.test_pipelines import described, iceberg, numbers, put, run
+from tests.spark.one_batch import process
+from tests.spark.test_pipelines import described, iceberg, numbers, put
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -30,9 +31,9 @@ def test_a_table_keeps_its_batch_when_another_sink_fails(
     put(log, 0, 10)
     with monkeypatch.context() as patched, pytest.raises(PipelineError, match="10 times"):
         patched.setattr(DeltaSinkTable, "commit", failing)
-        run(spark, pipeline)
+        process(spark, log, pipeline)
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(10))
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(10))
     assert spark_free_delta(tmp_path / "delta") == list(range(10))
 
@@ -54,7 +55,7 @@ def test_files_of_a_batch_that_is_not_committed_are_removed(
     log.log.put("t", 0, (b"bad", b"{nope"))
     monkeypatch.setattr(topics, "write", failing)
     with pytest.raises(PipelineError):
-        run(spark, pipeline)
+        process(spark, log, pipeline)
     assert list((tmp_path / "tables").rglob("*.parquet")) == []
 
 
@@ -63,7 +64,7 @@ def test_plain_files_have_no_rows_of_a_task_that_failed(spark, log, tmp_path: Pa
     steps = [{"python": "failing:once"}]
     pipeline = described(log, tmp_path, {"format": "parquet", "path": "files"}, steps=steps)
     put(log, 0, 10)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     found = numbers(spark.read.parquet(str(tmp_path / "files")).toArrow())
     assert len(found) == 10 * TIMES and sorted(set(found)) == list(range(10))
     assert list((tmp_path / "files" / "_staging").rglob("*.parquet")) == []
@@ -91,9 +92,9 @@ def test_names_that_spark_writes_in_backticks(spark, log, tmp_path: Path) -> Non
     for n in range(3):
         value = {"n": n, "first name": "a", "a.b": 1, "x`y": 2, "": 3, "m": {"content-type": "x", "a b": [{"c-d": n}]}}
         log.log.put("t", 0, (b"%d" % n, json.dumps(value).encode()))
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put(log, 3, 5)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     found = sorted(iceberg(tmp_path).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
     assert [row["n"] for row in found] == [0, 1, 2, 3, 4]
     assert found[2]["m"] == {"a b": [{"c-d": 2}], "content-type": "x"}
@@ -103,12 +104,12 @@ def test_names_that_spark_writes_in_backticks(spark, log, tmp_path: Path) -> Non
 def test_names_that_differ_in_case_only(spark, log, tmp_path: Path) -> None:
     pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, dead_letters={"topic": "dead"})
     put(log, 0, 2)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     log.log.put("t", 0, (b"2", b'{"n": 2, "Name": "second"}'), (b"3", b'{"n": 3, "new": 1, "New": 2}'))
     put(log, 4, 6)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put(log, 6, 8)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == [0, 1, 4, 5, 6, 7]
     dead = log.log.records("dead", 0)
     assert [json.loads(record.value)["n"] for record in dead] == [2, 3]
@@ -123,7 +124,7 @@ def test_names_within_objects_that_differ_in_case_only(spark, log, tmp_path: Pat
     second = ['{"n": 3, "o": {"X": 5}}', '{"n": 4, "o": {"in": [{}, {"Y": 2}]}}', '{"n": 5, "o": {"x": 3, "X": null}}']
     for batch in (first, second, ['{"n": 6, "o": {"new": {"a": 1}}}', '{"n": 7, "o": {"new": {"A": 1}}}']):
         put_texts(log, *batch)
-        run(spark, pipeline)
+        process(spark, log, pipeline)
     assert spark_free_delta(tmp_path / "d") == [0, 1, 6]
     dead = log.log.records("dead", 0)
     assert [json.loads(record.value)["n"] for record in dead] == [2, 3, 4, 5, 7]
@@ -137,11 +138,11 @@ def test_new_fields_beside_records_that_hide_them(spark, log, tmp_path: Path) ->
     sink = {"format": "delta", "path": "d"}
     pipeline = described(log, tmp_path, sink, decode={}, dead_letters={"topic": "dead"})
     put_texts(log, '{"n": 0, "o": {"a": {"x": 1}}, "p": {"x": 1}, "q": {"x": 1.5}, "it\'s?": {"x": 1}}')
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put_texts(log, '{"n": 1, "o": {"a": 5}}', '{"n": 2, "o": {"a": {"x": 1, "new": 2}}}', '{"n": 3, "p": 5}')
     put_texts(log, '{"n": 4, "p": {"x": 1, "x": 2, "new": 2}}', '{"n": 5, "q": {"x": NaN, "new": 2}, "late": 2}')
     put_texts(log, '{"n": 6, "it\'s?": {"x": 1, "new": 2}}', '{"n": "bad", "o": {"bad": 1}, "worse": 1}')
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     rows = {row["n"]: row for row in delta_rows(tmp_path / "d")}
     assert sorted(rows) == [0, 2, 4, 5, 6] and "worse" not in rows[0] and set(rows[0]["o"]) == {"a"}
     assert rows[2]["o"]["a"] == {"x": 1, "new": 2} and rows[4]["p"] == {"x": 2, "new": 2}
@@ -153,10 +154,10 @@ def test_objects_that_are_deep(spark, log, tmp_path: Path) -> None:
     """One record made a column of 400 levels, which is more than some plans of Spark can have."""
     pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, dead_letters={"topic": "dead"})
     put_texts(log, '{"n": 0, "o": {"x": 1}}')
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     for levels in (30, 400):
         put_texts(log, f'{{"n": {levels}, "o": ' + '{"a": ' * levels + "1" + "}" * levels + "}")
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     rows = {row["n"]: row["o"] for row in iceberg(tmp_path).scan().to_arrow().to_pylist()}
     assert set(rows) == {0, 30}
     inner = rows[30]
@@ -172,10 +173,10 @@ def test_objects_whose_names_are_data(spark, log, tmp_path: Path) -> None:
     sink = {"format": "delta", "path": "d"}
     put_texts(log, json.dumps({"n": 0, "by_user": {f"u{each}": {"a": 1, "b": 2} for each in range(1_000)}}))
     with pytest.raises(PipelineError, match=r"2001 fields, 2000 of them in by_user, .*map<string,"):
-        run(spark, described(log, tmp_path, sink, decode={}))
+        process(spark, log, described(log, tmp_path, sink, decode={}))
     assert not (tmp_path / "d").exists()
     schema = {"n": "long", "by_user": "map<string,struct<a:bigint,b:bigint>>"}
-    run(spark, described(log, tmp_path, sink, decode={"schema": schema}))
+    process(spark, log, described(log, tmp_path, sink, decode={"schema": schema}))
     [row] = delta_rows(tmp_path / "d")
     assert row["n"] == 0 and len(row["by_user"]) == 1_000
 
@@ -185,7 +186,7 @@ def test_a_key_that_is_not_of_its_columns_type(spark, log, tmp_path: Path) -> No
     decode = {"schema": {"k": "long", "n": "long"}, "key_column": "k"}
     pipeline = described(log, tmp_path, {"format": "delta", "path": "d"}, decode=decode, dead_letters={"topic": "dead"})
     log.log.put("t", 0, (b"1", b'{"n": 0}'), (None, b'{"n": 1}'), (b"one", b'{"n": 2}'), (b"1.5", b'{"n": 3}'))
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     assert {row["n"]: row["k"] for row in delta_rows(tmp_path / "d")} == {0: 1, 1: None}
     errors = [dict(record.headers)["kafkalite.error"] for record in log.log.records("dead", 0)]
     assert errors == [b"has a key that is no bigint"] * 2
@@ -199,7 +200,7 @@ def test_escapes_for_half_of_a_character(spark, log, tmp_path: Path) -> None:
     good = ["\\ud83d\\ude00", "\\uD83D\\uDE00x\\ud83d\\ude00", "\\\\ud83d", "\\u00e4", "\\\\\\\\udc00", "ud83d"]
     bad = ["\\ud83d", "a\\ude00", "\\ud83dx\\ude00", "\\\\\\ud83d", "\\ud83d\\ud83d\\ude00", "\\uDE00\\uD83D"]
     put_texts(log, *[f'{{"n": {n}, "s": "{text}"}}' for n, text in enumerate((*good, *bad))])
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     rows = {row["n"]: row["s"] for row in delta_rows(tmp_path / "d")}
     assert rows == {n: json.loads(f'"{text}"') for n, text in enumerate(good)}
     errors = [dict(record.headers)["kafkalite.error"] for record in log.log.records("dead", 0)]
@@ -214,7 +215,7 @@ def test_text_behind_a_json_object(spark, log, tmp_path: Path) -> None:
     good = [b'{"n": 0}', b' {"n": 1, "x": 1.5}\n', b'{"n": 2, "x": NaN}', b"{'n': 3}", b'{"n": 4, "y": "} {"}']
     bad = [b'{"n": 5} {"n": 6}', b'{"n": 5}{"n": 6}', b'{"n": 5},{"n": 6}', b'{"n": 5} x', b'{"n": 5}]', b'{"n": 5}}']
     log.log.put("t", 0, *[(b"k", value) for value in (*good, *bad)])
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     assert spark_free_delta(tmp_path / "d") == [0, 1, 2, 3, 4]
     assert [record.value for record in log.log.records("dead", 0)] == bad
 
@@ -233,7 +234,7 @@ def test_times_that_no_table_can_have(spark, log, tmp_path: Path, format_: str) 
     bad |= {'"d": "-0001-01-01"': "d", '"o": {"at": 1764115200000}': "o", '"l": ["2026-11-28", "0000-01-01"]': "l"}
     values = [b'{"n": %d, %s}' % (n, text.encode()) for n, text in enumerate([*good, *bad])]
     log.log.put("t", 0, *[(b"k", value) for value in values])
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     rows = iceberg(tmp_path).scan().to_arrow() if format_ == "iceberg" else None
     found = numbers(rows) if rows is not None else spark_free_delta(tmp_path / "t")
     assert found == list(range(len(good)))
@@ -260,7 +261,7 @@ def test_values_that_spark_takes_for_others(spark, log, tmp_path: Path) -> None:
     texts += ['"c4": 18446744075473667', '"m": {"k": "T1:00"}']
     right = ", ".join(f'"c{number}": {value}' for number, value in enumerate(good))
     put_texts(log, *(f'{{"n": {n}, {text}}}' for n, text in enumerate([right, *texts])))
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     [row] = delta_rows(tmp_path / "d")
     assert (row["c0"], str(row["c2"]), str(row["c3"])) == (127, "2026-01-01", "1.51")
     errors = [dict(record.headers)["kafkalite.error"].decode() for record in log.log.records("dead", 0)]
@@ -272,9 +273,9 @@ def test_a_fraction_where_whole_numbers_were_found(spark, log, tmp_path: Path) -
     """With more than 19 digits they are decimals, and 1.5 became 2."""
     pipeline = described(log, tmp_path, {"format": "delta", "path": "d"}, decode={}, dead_letters={"topic": "dead"})
     put_texts(log, '{"n": 0, "big": 18446744073709551615, "o": {"big": 18446744073709551615}}')
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put_texts(log, '{"n": 1, "big": 1.5}', '{"n": 2, "o": {"big": 1e-3}}', '{"n": 3, "big": 1.0, "o": {"big": 5}}')
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     assert spark_free_delta(tmp_path / "d") == [0, 3]
 
 
@@ -286,7 +287,7 @@ def test_bytes_that_are_no_text(spark, log, tmp_path: Path) -> None:
     good = [(b"k", b'{"n": 0}'), ("ü😀".encode(), '{"n": 1, "name": "ü😀"}'.encode()), (None, b'{"n": 2}')]
     bad = [(b"\xff", b'{"n": 3}'), (b"k", b'{"n": 4, "name": "\xfc"}')]
     log.log.put("t", 0, *good, *bad)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     rows = iceberg(tmp_path).scan().to_arrow()
     assert sorted(rows.column("n").to_pylist()) == [0, 1, 2] and set(rows.column("k").to_pylist()) == {"k", "ü😀", None}
     dead = log.log.records("dead", 0)
@@ -301,7 +302,7 @@ def test_rows_of_a_step_that_no_table_can_have(spark, log, tmp_path: Path) -> No
     pipeline = described(log, tmp_path, sink, decode={"format": "raw"}, steps=steps)
     log.log.put("t", 0, (b"k", b"text"), (b"k", b"\xff"))
     with pytest.raises(PipelineError, match=r"^column text has bytes that are not UTF-8 text: .*make_valid_utf8"):
-        run(spark, pipeline)
+        process(spark, log, pipeline)
 
 
 def test_maintenance_that_fails_does_not_stop_a_pipeline(
@@ -321,9 +322,9 @@ def test_maintenance_that_fails_does_not_stop_a_pipeline(
     monkeypatch.setattr(tables.Interval, "is_over", lambda *_: True)
     pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"})
     put(log, 0, 10)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put(log, 10, 12)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(12))
 
 
@@ -333,10 +334,10 @@ def test_a_first_batch_without_a_row(spark, log, tmp_path: Path) -> None:
     steps = [{"sql": "SELECT n, n + 1 AS next FROM input"}]
     pipeline = described(log, tmp_path, sink, decode={}, steps=steps, dead_letters={"topic": "dead"})
     put_texts(log, "{nope", "[]")
-    [first] = run(spark, pipeline)
+    first = process(spark, log, pipeline)
     assert (first.records, first.bad) == (2, 2) and not (tmp_path / "d").exists()
     put_texts(log, '{"n": 1}')
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     assert delta_rows(tmp_path / "d") == [{"n": 1, "next": 2}]
     assert [record.value for record in log.log.records("dead", 0)] == [b"{nope", b"[]"]
 
@@ -346,9 +347,9 @@ def test_names_with_an_underscore_or_a_quotation_mark(spark, log, tmp_path: Path
     """The first were lost without a word, a MongoDB's _id for one; the others stopped a Delta table with a key."""
     pipeline = described(log, tmp_path, {"format": "delta", "path": "d", "key": key}, decode={})
     put_texts(log, '{"_id": 1, "__op": "c", "x\\"y": 1, "_Offset": "ours", "__partition_0": "ours"}')
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put_texts(log, '{"_id": 1, "__op": "u", "x\\"y": 2}', '{"_id": 2, "_class": "late"}')
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     rows = [(row["_id"], row["__op"], row['x"y'], row["_class"]) for row in delta_rows(tmp_path / "d")]
     first = [] if key else [(1, "c", 1, None)]
     assert sorted(rows, key=str) == sorted([*first, (1, "u", 2, None), (2, None, None, "late")], key=str)

@@ -17,6 +17,7 @@ from kafkalite.model import TopicPartition as Tp
 from kafkalite_pipelines import PipelineError, parse
 from kafkalite_pipelines.checking import problems_in_spark
 from kafkalite_pipelines.control import supervise
+from tests.spark.one_batch import process
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -108,13 +109,13 @@ def test_every_sink_has_each_record_once_over_restarts(spark, log, tmp_path: Pat
 def test_columns_that_are_found_and_a_table_that_grows(spark, log, tmp_path: Path) -> None:
     pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, dead_letters={"topic": "dead"})
     put(log, 0, 5)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put(log, 5, 8, price=1.5, tags=["a"])
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     # the columns are kept: the table and the pipeline agree after a restart
     put(log, 8, 9, price="cheap")
     put(log, 9, 10)
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     table = iceberg(tmp_path)
     rows = {row["n"]: row for row in table.scan().to_arrow().to_pylist()}
     assert (
@@ -133,7 +134,7 @@ def test_objects_that_get_fields_later(spark, log, tmp_path: Path) -> None:
     sinks = [{"format": "iceberg", "table": "t"}, {"format": "delta", "path": "delta"}]
     pipeline = described(log, tmp_path, *sinks, decode={}, dead_letters={"topic": "dead"})
     put(log, 0, 2, place={"x": 1}, many=[{"a": 1}], **{"odd.name": {"k": "v"}})
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put(
         log,
         2,
@@ -143,9 +144,9 @@ def test_objects_that_get_fields_later(spark, log, tmp_path: Path) -> None:
         **{"odd.name": {"k": "v", "l": 1}},
     )
     put(log, 3, 4, place={"x": 3, "y": {"z": "deep", "w": 1.5}}, many=[])
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     put(log, 4, 5, place={"x": "no number"})
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     wanted = {
         0: ({"x": 1, "y": None}, [{"a": 1, "b": None}], {"k": "v", "l": None}),
         2: (
@@ -165,9 +166,9 @@ def test_a_field_called_value_is_a_field(spark, log, tmp_path: Path) -> None:
     """When it was found, it became the whole record, and all records without it became tombstones."""
     pipeline = described(log, tmp_path, {"format": "topic", "topic": "out"}, decode={})
     log.log.put("t", 0, (b"1", b'{"n": 1}'))
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     log.log.put("t", 0, (b"2", b'{"n": 2, "value": "hot"}'), (b"3", b'{"n": 3}'))
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     found = [json.loads(record.value) for record in log.log.records("out", 0)]
     assert found == [{"n": 1}, {"n": 2, "value": "hot"}, {"n": 3, "value": None}]
 
@@ -203,9 +204,9 @@ def test_steps_that_are_wrong_are_refused_in_one_line(spark, log, tmp_path: Path
         ("SELECT count(*) AS n FROM input", "the query groups rows, which would be done in each batch alone"),
     ):
         with pytest.raises(PipelineError, match=line):
-            run(spark, described(log, tmp_path, table, steps=[{"sql": sql}]))
+            process(spark, log, described(log, tmp_path, table, steps=[{"sql": sql}]))
     (tmp_path / "mine.py").write_text("def triple(rows):\n    return rows.selectExpr('n * 3 AS n')\n")
-    run(spark, described(log, tmp_path, table, steps=[{"python": "mine:triple"}]))
+    process(spark, log, described(log, tmp_path, table, steps=[{"python": "mine:triple"}]))
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == [0, 3, 6, 9]
 
 
@@ -297,7 +298,7 @@ def test_avro_with_a_schema_registry(spark, log, tmp_path: Path) -> None:
             log, tmp_path, {"format": "iceberg", "table": "t"}, decode=decode, dead_letters={"topic": "dead"}
         )
         log.log.put("t", 0, (b"", value(first, 1, n=1)), (b"", value(first, 1, n=2, price=None)), (b"", b"{}"))
-        run(spark, pipeline)
+        process(spark, log, pipeline)
         _Registry.schemas = [first, second]
         log.log.put(
             "t",
@@ -306,7 +307,7 @@ def test_avro_with_a_schema_registry(spark, log, tmp_path: Path) -> None:
             (b"", value(first, 1, n=4)),
             (b"", value(first, 1, n=5)[:-3]),
         )
-        run(spark, pipeline)
+        process(spark, log, pipeline)
     finally:
         server.shutdown()
         server.server_close()
@@ -326,7 +327,7 @@ def test_protobuf_with_a_file(spark, log, tmp_path: Path) -> None:
     # 1: n = 7, 2: "a", 3: {x = 1.5}; nothing but n; a message that is cut off
     whole = bytes.fromhex("0807120161 1a0909000000000000f83f")
     log.log.put("t", 0, (b"", whole), (b"", b"\x08\x01"), (b"", whole[:-1]))
-    [batch] = run(spark, pipeline)
+    batch = process(spark, log, pipeline)
     assert (batch.records, batch.bad) == (3, 1)
     rows = {row["n"]: row for row in iceberg(tmp_path).scan().to_arrow().to_pylist()}
     assert (rows[7]["tags"], rows[7]["place"], rows[1]["tags"], rows[1]["place"]) == (["a"], {"x": 1.5}, [], None)
@@ -366,7 +367,7 @@ def test_a_field_of_records_does_not_become_the_record(
     pipeline = described(log, tmp_path, {"format": "topic", "topic": "out"}, decode={}, steps=[step])
     fields = {"n": 1, "name": "a", "value": "hot", "key": "k", "headers": "h"}
     log.log.put("t", 0, (b"k", json.dumps(fields).encode()))
-    run(spark, pipeline)
+    process(spark, log, pipeline)
     [record] = log.log.records("out", 0)
     if isinstance(value, bytes):
         assert (record.key, record.value, list(record.headers)) == (None, value, [])
