@@ -116,17 +116,23 @@ class StrayLogs:
         self._refusal = refusal
         self._refused = {key: self._hosted.get(key) is not None for key in classified.surplus} if refusal else {}
         if not refusal:
-            await self._put_away(classified.surplus, lambda key: self._set_surplus_aside(key, epochs), "replica.stray")
+            await self._put_away(
+                classified.surplus, lambda key: self._set_surplus_aside(key, topics[key.topic], epochs), "replica.stray"
+            )
         await self._put_away(classified.replaced, self._logs.set_stray, "replica.stray")
         self._record_orphans({key: suspects[key] for key in classified.orphans})
         await self._put_away(classified.orphans, lambda key: None, "")
         self._left_out.clear()
         self._is_classified = True
 
-    def _set_surplus_aside(self, key: TopicPartition, epochs: Mapping[TopicPartition, LeaderEpoch]) -> None:
+    def _set_surplus_aside(
+        self, key: TopicPartition, topic: TopicZnode | None, epochs: Mapping[TopicPartition, LeaderEpoch]
+    ) -> None:
         """Raises StorageError."""
         log, epoch = self._logs.get(key), epochs.get(key, NO_LEADER_EPOCH)
-        is_later = log is not None and strays.is_later(log.topic_id, log.latest_epoch, epoch)
+        # One that was removed from its topic in order has no state any more.
+        is_there = key in epochs or (topic is not None and key.partition in topic.partitions)
+        is_later = is_there and log is not None and strays.is_later(log.topic_id, log.latest_epoch, epoch)
         if is_later:
             _log.error("replica.stray_is_later", partition=str(key), leader_epoch=epoch)
         self._logs.set_stray(key, is_later=is_later)

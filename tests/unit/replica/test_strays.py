@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.cluster_znodes import encode_cluster_id
-from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicPartition
@@ -48,12 +48,17 @@ async def test_what_a_disk_brings_back_and_the_topics_znode_gives_to_nobody_here
     cluster, node, directory, away = two_disks
     left = {key.partition: (BrokerId(1),) for key in KEYS if key != away[0]}
     cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, left))))
+    cluster.zookeeper.poke(Delete(paths.partition_state(away[0])))
     await back(node, directory)
-    assert node.logs.get(away[0]) is not None
+    log = node.logs.get(away[0])
+    log.take_topic_id(TOPIC_ID)
+    log.append_as_follower(batch(["a"], leader_epoch=0))
     assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=False)
     assert node.logs.get(away[0]) is None
     assert node.logs.get(away[1]) is not None, "assigned to this node: the controller has yet to say so"
     assert [name.rsplit(".")[0] for name in node.disk.listdir(directory) if name.endswith("-stray")] == [str(away[0])]
+    [stray] = node.logs.removals.strays()
+    assert not stray.is_later
 
 
 @pytest.mark.checklist("F19")
