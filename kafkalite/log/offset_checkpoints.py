@@ -39,14 +39,38 @@ class OffsetCheckpoints:
 
     def save_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Save them, each in the directory of its log. Not synced: an old high watermark is safe, only late."""
+        self._take_high_watermarks(high_watermarks)
+        for log_dir in self._pool.online():
+            self.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=False)
+        self.save_doubts(durable=False)
+
+    async def save_high_watermarks_apart(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """The same, written off the loop: the watch finds a disk that hangs before it holds the node."""
+        self._take_high_watermarks(high_watermarks)
+        for log_dir in self._pool.online():
+            marks = dict(log_dir.high_watermarks)
+            name = checkpoints.HIGH_WATERMARKS
+            save = partial(log_dir.write_offsets, name + _NEXT, marks, durable=False)
+            try:
+                try:
+                    await log_dir.off_loop(save)
+                except OSError as error:
+                    if not lacks_room(error):
+                        raise
+                    await self._removals.make_room(log_dir)
+                    await log_dir.off_loop(save)
+                log_dir.publish(name + _NEXT, name)
+            except OSError as error:
+                self._failures.file_failed(log_dir, name, error)
+        self.save_doubts(durable=False)
+
+    def _take_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for tp, offset in high_watermarks.items():
             log = self._pool.logs.get(tp)
             if log is not None:
                 self._pool.dirs[log.directory].high_watermarks[tp] = offset
         for log_dir in self._pool.online():
             self.drop_foreign(log_dir, log_dir.high_watermarks)
-            self.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=False)
-        self.save_doubts(durable=False)
 
     def save_doubts(self, *, durable: bool) -> None:
         """Save which logs may lack committed records, where that has changed. On the loop."""

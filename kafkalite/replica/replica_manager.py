@@ -92,7 +92,7 @@ class ReplicaManager:
         self._identity = identity = local.identity
         self.metadata = metadata
         self._tasks: list[asyncio.Task[None]] = []
-        self._saved_marks: dict[TopicPartition, Offset] = {}
+        self._saved_marks: dict[TopicPartition, int] = {}
         self._healing = healing
         self.hosted = HostedPartitions(
             clock=env.clock,
@@ -218,14 +218,22 @@ class ReplicaManager:
         interval_s = self._config.replica_high_watermark_checkpoint_interval_ms / 1000
         while True:
             await asyncio.sleep(interval_s)
-            self.checkpoint_high_watermarks()
+            marks = self._high_watermarks()
+            if marks != self._saved_marks:
+                await self._logs.offsets.save_high_watermarks_apart(marks)
+                self._saved_marks = marks
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Save all high watermarks, if any has moved."""
-        marks = dict(self.roles.stopped_high_watermarks)
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        """All of them."""
+        marks: dict[TopicPartition, int] = dict(self.roles.stopped_high_watermarks)
         for partition in self.hosted.all():
             if partition.storage_error is None:
                 marks[partition.topic_partition] = partition.high_watermark
+        return marks
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Save all high watermarks, if any has moved."""
+        marks = self._high_watermarks()
         if marks == self._saved_marks:
             return
         try:

@@ -152,7 +152,7 @@ def no_answer(disk: Path) -> None:
 
 def full(disk: Path) -> None:
     """ENOSPC where the directory's high watermarks are saved, and for the probe."""
-    for name in ("replication-offset-checkpoint.tmp", ".kafkalite-probe.tmp"):
+    for name in ("replication-offset-checkpoint.next.tmp", ".kafkalite-probe.tmp"):
         beside = disk / "full"
         beside.symlink_to("/dev/full")
         beside.replace(disk / name)  # somebody may be writing it just now

@@ -432,3 +432,31 @@ async def test_a_directory_that_hangs_at_the_start_is_left_out(
     ] and "no answer" in again.pool.dirs["/d1"].offline_reason
     assert {log.directory for log in again.all()} == {"/d2"} and len(again.all()) == 2
     assert again.opening.may_miss_logs() == "/d1"
+
+
+@pytest.mark.checklist(90)
+async def test_a_disk_that_hangs_does_not_hold_the_node_when_high_watermarks_are_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were written in the event loop, which then waited for the disk: nothing was left to give the disk up."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    for number in range(2):
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+    run_blocking, write = host.disk.run_blocking, host.disk.write_file_atomic
+
+    async def hang(function: Callable[[], object], at: str = "") -> object:
+        return await (asyncio.Event().wait() if at == "/d1" else run_blocking(function, at))
+
+    def not_there(path: str, data: bytes, *, durable: bool = True) -> None:
+        assert not path.startswith("/d1"), "on the loop"
+        write(path, data, durable=durable)
+
+    monkeypatch.setattr(host.disk, "run_blocking", hang)
+    monkeypatch.setattr(host.disk, "write_file_atomic", not_there)
+    saving = asyncio.ensure_future(manager.offsets.save_high_watermarks_apart({tp(0): 1, tp(1): 1}))
+    await asyncio.sleep(0)
+    manager.failures.dir_failed(StorageError("no answer", directory="/d1"))
+    await saving
+    assert b"t 1 1" in host.disk.read_file("/d2/replication-offset-checkpoint")
+    assert not host.disk.exists("/d1/replication-offset-checkpoint")

@@ -174,6 +174,10 @@ async def save_high_watermarks(manager: LogManager) -> None:
     manager.offsets.save_high_watermarks({T0: 1})
 
 
+async def save_high_watermarks_apart(manager: LogManager) -> None:
+    await manager.offsets.save_high_watermarks_apart({T0: 1})
+
+
 async def save_offsets(manager: LogManager) -> None:
     await manager.offsets.save_offsets()
 
@@ -184,7 +188,9 @@ async def lower_the_recovery_point(manager: LogManager) -> None:
     manager.offsets.recovery_point_lowered(log)
 
 
-@pytest.mark.parametrize("save", [save_high_watermarks, save_offsets, lower_the_recovery_point])
+@pytest.mark.parametrize(
+    "save", [save_high_watermarks, save_high_watermarks_apart, save_offsets, lower_the_recovery_point]
+)
 @pytest.mark.parametrize("removable", [True, False])
 async def test_what_may_go_makes_room_for_a_checkpoint_before_the_disk_goes_offline(
     save: Callable[[LogManager], Awaitable[None]], *, removable: bool
