@@ -20,6 +20,8 @@ _T = TypeVar("_T")
 SLICE_S = 0.002
 #: What a rush may take of one turn of the loop (seconds).
 RUSH_S = 0.01
+#: In which the loop has done something else, or nothing (seconds).
+_PAUSE_S = 0.001
 
 
 async def result_of(steps: Generator[None, None, _T]) -> _T:
@@ -128,36 +130,34 @@ class Rush:
 
     Args:
         monotonic: the clock.
+
+    Attributes:
+        ended: when the last piece ended. Pieces without a pause between them count as those of one turn, which costs less than to ask the loop.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.ended = 0.0
         self._monotonic = monotonic
         self._waiting: FairQueue[Callable[[], object]] = FairQueue()
-        #: When the first piece of this turn began; None: there was none yet.
-        self._began: float | None = None
+        #: When the first piece of this turn began.
+        self._began = 0.0
+        #: Some wait.
         self._is_due = False
 
     def must_wait(self, now: float) -> bool:
         """Whether a piece that comes now (monotonic seconds) has to wait: this turn has had its time, or others have come before."""
-        if self._began is None:
-            self._begin(now)
-        return bool(self._waiting) or self.is_over(now)
+        if now - self.ended >= _PAUSE_S:
+            self._began = now
+        return self._is_due or now - self._began >= RUSH_S
 
     def is_over(self, now: float) -> bool:
         """Whether this turn has had its time."""
-        return self._began is not None and now - self._began >= RUSH_S
+        return now - self._began >= RUSH_S
 
     def wait(self, owner: Owner, begin: Callable[[], object]) -> None:
         """Call `begin` in one of the next turns."""
         self._waiting.put(owner, begin)
         self._call_next()
-
-    def _begin(self, now: float) -> None:
-        self._began = now
-        asyncio.get_running_loop().call_soon(self._end)
-
-    def _end(self) -> None:
-        self._began = None
 
     def _call_next(self) -> None:
         if self._waiting and not self._is_due:
@@ -166,7 +166,7 @@ class Rush:
 
     def _next(self) -> None:
         self._is_due = False
-        self._begin(self._monotonic())
+        self._began = self.ended = self._monotonic()
         try:
             while self._waiting:
                 self._waiting.pop()()

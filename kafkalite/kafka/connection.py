@@ -152,7 +152,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _parse(self, view: memoryview, start: int, stop: int) -> int:
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
         self._is_parsing = True
-        arrived = start
+        arrived, rush = start, self.listener.rush
         began = now = self.listener.monotonic()
         try:
             while stop - start >= 4:
@@ -171,7 +171,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     break
                 if size > stop - first:
                     break
-                if self._must_wait(now, is_first=start == arrived):
+                # Who has waited may start one in any case.
+                if start > arrived and rush.is_over(now) if self._has_turn else rush.must_wait(now):
                     self._yield(is_rush=True)
                     continue
                 self.frame_began = 0.0
@@ -186,6 +187,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     now = self.listener.monotonic()
         finally:
             self._is_parsing = False
+            rush.ended = now
         if start < stop and not self.frame_began and not self._is_reading_paused:
             self.frame_began = self.last_active
         return start
@@ -199,11 +201,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if wait_ms:
             self.mute(wait_ms)
         return wait_ms > 0
-
-    def _must_wait(self, now: float, *, is_first: bool) -> bool:
-        """Whether the requests of all clients have taken their part of this turn of the loop. Who has waited may start one in any case."""
-        rush = self.listener.rush
-        return not is_first and rush.is_over(now) if self._has_turn else rush.must_wait(now)
 
     def _yield(self, *, is_rush: bool = False) -> None:
         """Its requests have taken a slice of the loop's time, or those of all clients together more (`is_rush`): the next ones are started
