@@ -101,7 +101,7 @@ def _claim(state: ControllerState, leader: BrokerId, change: IsrChange) -> Claim
 
 
 def _how_late(claim: Claim) -> tuple[LeaderEpoch, bool, PartitionEpoch]:
-    """Replicas know different epochs: the latest counts, whoever says it last."""
+    """Replicas know different epochs: the latest counts, not the one that is reported last."""
     return claim.state.leader_epoch, not claim.is_epoch_only, claim.state.partition_epoch
 
 
