@@ -175,6 +175,9 @@ def _elsewhere(log_file: Path | None) -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
+    options = os.environ.get("SPARK_SUBMIT_OPTS")
+    # Java says on stdout why it does not start, where our own lines are
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{options or ''} -XX:+DisplayVMOutputToStderr".strip()
     kept = os.dup(2)
     opened = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
@@ -184,6 +187,10 @@ def _elsewhere(log_file: Path | None) -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(opened)
+        if options is None:
+            del os.environ["SPARK_SUBMIT_OPTS"]
+        else:
+            os.environ["SPARK_SUBMIT_OPTS"] = options
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,15 +178,18 @@ def test_a_java_that_does_not_start_says_why(
     from pyspark.sql import SparkSession
 
     def exits(_: object) -> None:
+        assert os.environ["SPARK_SUBMIT_OPTS"] == "-Dmine=1 -XX:+DisplayVMOutputToStderr", "else it says why on stdout"
         os.write(2, logged.encode())
         raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
 
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dmine=1")
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", exits)
     monkeypatch.setattr(session, "_prepare_host", lambda: None)
     log_file = tmp_path / "spark.log"
     log_file.write_text("of an earlier run\n")
     with pytest.raises(PipelineError, match=f"^Spark's process did not start: {line}$"):
         session.session(load(file), log_file=log_file)
+    assert os.environ["SPARK_SUBMIT_OPTS"] == "-Dmine=1"
 
 
 def test_what_spark_says_while_it_starts_is_one_line(file: Path) -> None:
