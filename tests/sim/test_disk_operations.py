@@ -64,7 +64,7 @@ def test_a_replica_that_is_made_anew_in_the_isr_is_found(monkeypatch: pytest.Mon
     ("kind", "path", "how"),
     [
         # The new disk died in the midst of an exchange: the move's task met a KeyError, and the sound old copy was removed.
-        ("append", "/data2/replication-offset-checkpoint.tmp", How.ERROR),
+        ("append", "{disk}/replication-offset-checkpoint.tmp", How.ERROR),
         # A node whose disk hung did not start again, for as long as the disk did not answer.
         ("thread", "/data1/short-0", How.HANG),
     ],
@@ -73,7 +73,8 @@ def test_what_was_found(kind: str, path: str, how: How) -> None:
     operations, _ = listed()
     # Of the checkpoint: the one in the exchange, right before the future log gets its name.
     exchange = max(n for n, (each, at) in enumerate(operations) if each == "rename" and at.endswith("-future"))
-    found = [n for n, (each, at) in enumerate(operations) if (each, at) == (kind, path)]
+    disk = operations[exchange][1].rpartition("/")[0]
+    found = [n for n, (each, at) in enumerate(operations) if (each, at) == (kind, path.format(disk=disk))]
     chosen = max(n for n in found if n < exchange) if kind == "append" else found[0]
     result = disk_operations.run_case(Case(chosen, how))
     assert result.violation is None, "\n".join([*result.log[-30:], result.line()])
