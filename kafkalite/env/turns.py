@@ -132,7 +132,8 @@ class Rush:
         monotonic: the clock.
 
     Attributes:
-        ended: when the last piece ended. Pieces without a pause between them count as those of one turn, which costs less than to ask the loop.
+        ended: when the last piece ended. Pieces without a pause between them count as those of one turn while they take little time: to
+            ask the loop for the end of each turn would cost more.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -141,14 +142,24 @@ class Rush:
         self._waiting: FairQueue[Callable[[], object]] = FairQueue()
         #: When the first piece of this turn began.
         self._began = 0.0
+        #: The loop was asked for the end of this turn.
+        self._is_ending = False
         #: Some wait.
         self._is_due = False
 
     def must_wait(self, now: float) -> bool:
         """Whether a piece that comes now (monotonic seconds) has to wait: this turn has had its time, or others have come before."""
-        if now - self.ended >= _PAUSE_S:
-            self._began = now
+        if not self._is_ending:
+            if now - self.ended >= _PAUSE_S:
+                self._began = now
+            elif now - self._began >= SLICE_S:
+                self._is_ending = True
+                asyncio.get_running_loop().call_soon(self._end)
         return self._is_due or now - self._began >= RUSH_S
+
+    def _end(self) -> None:
+        self._is_ending = False
+        self._began = self._monotonic()
 
     def is_over(self, now: float) -> bool:
         """Whether this turn has had its time."""

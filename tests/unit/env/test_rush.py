@@ -56,4 +56,6 @@ async def test_little_work_waits_for_nothing() -> None:
         sources.comes("one")
         sources.comes("two")
         sources.now += RUSH_S  # the loop does something else, or nothing
+        for _ in range(2):
+            await asyncio.sleep(0)
     assert sources.served == ["one", "two"] * 20
