@@ -113,7 +113,7 @@ class MoreFaults:
     def may_lose_power(self, name: str, *, last: bool = False) -> bool:
         """Whether nothing may be lost when this host loses its unsynced bytes: another replica has all of it.
 
-        That replica is in sync, or has left when the ISR was going below its minimum (`last`).
+        That replica is in sync, or, with `last`, has left when the ISR was going below its minimum (it is eligible).
         """
         simulation = self._simulation
         number = simulation.plan.node_names.index(name) + 1
@@ -121,12 +121,12 @@ class MoreFaults:
         for partition, (state, assigned) in {**present, **self._vanished_states}.items():
             if partition[0] not in simulation.plan.all_topics:
                 continue
-            if number not in assigned:
+            # An eligible replica, too, may be the only one that still has all, where one in sync has lost its power.
+            if number not in assigned or number not in (*state.isr, *state.elr):
                 continue
-            others = [simulation.plan.node_names[each - 1] for each in state.isr if each != number]
-            if last and tuple(state.isr) == (number,):
-                others = [simulation.plan.node_names[each - 1] for each in assigned]
-            if number in state.isr and not simulation.copies.is_complete_without(name, partition, others):
+            others = {*state.isr, *(state.elr if last else ())} - {number}
+            hosts = [simulation.plan.node_names[each - 1] for each in others]
+            if not simulation.copies.is_complete_without(name, partition, hosts):
                 return False
         return True
 

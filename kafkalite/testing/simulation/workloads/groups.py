@@ -52,6 +52,8 @@ class _Hold:
         """Before this moment (s) nobody else may have the partition, unless its member gives it up."""
         if self.member is None:
             return self.until_s
+        if not self.member.generation:
+            return 0.0  # it has heard that the group has removed it
         return self.member.heard_at_s - self.ahead_s + SESSION_MS / 1000
 
 
