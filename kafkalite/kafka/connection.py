@@ -173,6 +173,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     break
                 # Who has waited may start one in any case.
                 if start > arrived and rush.is_over(now) if self._has_turn else rush.must_wait(now):
+                    if self.is_closed:
+                        return stop
                     self._yield(is_rush=True)
                     continue
                 self.frame_began = 0.0
