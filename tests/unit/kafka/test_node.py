@@ -247,8 +247,15 @@ async def _coordinator(client: FrameClient, group: str) -> int:
 
 async def _committed(client: FrameClient) -> dict[str, int]:
     request = wire.OffsetFetchRequest
-    answer = await client.ask(request(groups=[request.OffsetFetchRequestGroup("g", topics=None)]), 8)
-    return {topic.name: topic.partitions[0].committed_offset for topic in answer.groups[0].topics}
+    async with asyncio.timeout(30):
+        while True:
+            answer = await client.ask(request(groups=[request.OffsetFetchRequestGroup("g", topics=None)]), 8)
+            (group,) = answer.groups
+            if group.error_code not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+                break
+            await asyncio.sleep(0.01)  # the next controller has just confirmed the leader
+    assert group.error_code == ErrorCode.NONE
+    return {topic.name: topic.partitions[0].committed_offset for topic in group.topics}
 
 
 async def test_who_invents_producer_ids_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
