@@ -35,21 +35,25 @@ class GroupVersion:
         return f"batch {self.version} of {self.group}"
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A version is decided already: nothing is to be written. `newest_version`: the owner's newest; -1: unknown."""
+
+    newest_version: int
+
+
 class TransactionalClient(BlockingClient):
     """A BlockingClient that finds coordinators, follows them, and repeats what is safe to repeat (all of it here is)."""
 
     def begin_transaction(
         self, wanted: GroupVersion, member: str, *, transaction_timeout_ms: int, timeout_ms: int | None = None
-    ) -> TransactionMember | None:
-        """Open the group's transaction `member`; an earlier owner is fenced and its records are aborted.
-
-        None: the version is decided already, nothing is to be written. Raises ApiError, RpcError.
-        """
+    ) -> TransactionMember | Decided:
+        """Open the group's transaction `member`; an earlier owner is fenced and its records are aborted. Raises ApiError, RpcError."""
         name = transactional_id(wanted.group, member)
         request = BeginTxnGroupRequest(name, wanted.owner, wanted.version, transaction_timeout_ms)
         answer = self._ask_group(wanted.group, request, BeginTxnGroupResponse, timeout_ms)
         if answer.is_decided:
-            return None
+            return Decided(answer.newest_version)
         return TransactionMember(name, answer.producer_id, answer.producer_epoch)
 
     def add_partitions(

@@ -15,7 +15,7 @@ from pyspark_kafkalite.options import ClientOptions
 
 if TYPE_CHECKING:
     from kafkalite.client.results import Metadata
-    from kafkalite.client.transactions import GroupVersion
+    from kafkalite.client.transactions import Decided, GroupVersion
     from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
     from kafkalite.model import TopicPartition
     from kafkalite.partition_values import AbortedTransaction, ListedOffset, ProducedPartition
@@ -61,7 +61,7 @@ class LogClient(Protocol):
 
     def begin_transaction(
         self, wanted: GroupVersion, member: str, *, transaction_timeout_ms: int
-    ) -> TransactionMember | None: ...
+    ) -> TransactionMember | Decided: ...
 
     def add_partitions(self, member: TransactionMember, partitions: Iterable[TopicPartition], /) -> None: ...
 

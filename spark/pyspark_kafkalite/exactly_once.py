@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.client.transactions import GroupVersion
+from kafkalite.client.transactions import Decided, GroupVersion
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.transactions import TransactionMember
 from pyspark_kafkalite.clients import LogClient, error_text
@@ -57,6 +57,8 @@ class Attempt:
     version: GroupVersion
     partition: int
     attempt: int
+    #: Of a stream: Spark begins a batch when its checkpoint has the one before, so at most the newest decided batch is repeated.
+    is_of_stream: bool = False
 
     @property
     def member(self) -> str:
@@ -76,7 +78,7 @@ def streaming_attempt(options: WriteOptions, context: Any) -> Attempt:
             "to tasks: use deliveryGuarantee=at-least-once"
         )
     version = GroupVersion(options.txn_app_id or query, query, int(batch))
-    return Attempt(version, context.partitionId(), context.attemptNumber())
+    return Attempt(version, context.partitionId(), context.attemptNumber(), is_of_stream=True)
 
 
 def batch_attempt(version: GroupVersion, context: Any) -> Attempt:
@@ -99,7 +101,8 @@ def write_prepared(
     """Write all rows into the attempt's transaction and leave it open.
 
     Raises:
-        BadRow, WriteFailed: as RowWriter; the transaction is aborted then.
+        BadRow, WriteFailed: as RowWriter; the transaction is aborted then. WriteFailed, too, for a batch of a checkpoint that is
+            older than what the stream has committed: the batch may have records that the committed one of its number had not.
     """
     from pyspark_kafkalite.sending import RowWriter, WriteFailed
 
@@ -123,7 +126,13 @@ def write_prepared(
         raise WriteFailed(
             f"no transaction could be started for {attempt.version}: {error_text(options.client, error)}{hint}"
         ) from error
-    if member is None:
+    if isinstance(member, Decided):
+        if attempt.is_of_stream and member.newest_version > attempt.version.version:
+            raise WriteFailed(
+                f"{attempt.version}: its checkpoint is older than what the query has written, batch {member.newest_version} is "
+                "committed. Bring the newest checkpoint back; or begin with a new one, and with the endOffset of the newest "
+                "batch (lastProgress) as startingOffsets"
+            )
         log.info("%s is already decided: nothing is written", attempt.version)
         for _ in rest:  # Spark's side of the pipe wants to be read to its end
             pass

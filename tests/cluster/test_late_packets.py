@@ -159,7 +159,7 @@ def _native(config: BlockingClientConfig) -> None:
 
         def begin(version: GroupVersion) -> TransactionMember:
             begun = client.begin_transaction(version, "a", transaction_timeout_ms=60_000)
-            assert begun is not None
+            assert isinstance(begun, TransactionMember)
             return begun
 
         def write(member: TransactionMember, sequence: int) -> ErrorCode:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
+from kafkalite.coordinators.transactions.decisions import Decision
 from kafkalite.coordinators.transactions.groups import TransactionGroups
 from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
 from kafkalite.env.turns import result_of
@@ -62,8 +63,8 @@ class TransactionExtension:
             return BeginTxnGroupResponse(error.code, str(error))
         except CoordinatorError as error:
             return BeginTxnGroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
-        if granted is None:
-            return BeginTxnGroupResponse(ErrorCode.NONE, is_decided=True)
+        if isinstance(granted, Decision):
+            return BeginTxnGroupResponse(ErrorCode.NONE, is_decided=True, newest_version=granted.version)
         producer_id, epoch = granted
         return BeginTxnGroupResponse(ErrorCode.NONE, "", producer_id, epoch)
 

@@ -42,23 +42,25 @@ class TransactionGroups:
 
     async def begin(
         self, transactional_id: str, timeout_ms: int, owner: str, version: int
-    ) -> tuple[ProducerId, int] | None:
-        """Producer id and epoch for a transaction of a group; None: this version is decided, there is nothing to do."""
+    ) -> tuple[ProducerId, int] | Decision:
+        """Producer id and epoch for a transaction of a group; or the decision that covers this version: there is nothing to do."""
         group = group_of(transactional_id)
         if group is None or not owner or version < 0:
             raise api_error(
                 ErrorCode.INVALID_REQUEST, "a transaction of a group needs the group, an owner and a version"
             )
-        if self._is_decided(transactional_id, group, owner, version):
-            return None
+        if decision := self._decision(transactional_id, group, owner, version):
+            return decision
         granted = await self._transactions.init_producer(transactional_id, timeout_ms, (-1, -1))
         # It may have been decided meanwhile, and the decision did not know of this transaction.
-        return None if self._is_decided(transactional_id, group, owner, version) else granted
+        return self._decision(transactional_id, group, owner, version) or granted
 
-    def _is_decided(self, transactional_id: str, group: str, owner: str, version: int) -> bool:
+    def _decision(self, transactional_id: str, group: str, owner: str, version: int) -> Decision | None:
+        """What covers this version."""
         partition = self._transactions.partition_of(transactional_id)
         self._check_free(partition, group)
-        return decisions.covers(partition.decisions.get(group), owner, version)
+        known = partition.decisions.get(group)
+        return known if decisions.covers(known, owner, version) else None
 
     async def end(self, request: EndTxnGroupRequest) -> EndTxnGroupResponse:
         """See EndTxnGroupRequest."""

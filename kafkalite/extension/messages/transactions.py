@@ -31,13 +31,17 @@ class BeginTxnGroupRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class BeginTxnGroupResponse(Message):
-    """`is_decided`: the group has that decision already, no producer was made (id -1): write nothing."""
+    """`is_decided`: the group has that decision already, no producer was made (id -1): write nothing.
+
+    `newest_version`: the owner's newest decided version then; -1: from a node that does not say it.
+    """
 
     error: int
     message: str = ""
     producer_id: ProducerId = ProducerId(-1)
     producer_epoch: int = -1
     is_decided: bool = False
+    newest_version: int = -1
 
 
 @dataclass(frozen=True, slots=True)

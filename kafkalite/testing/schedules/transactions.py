@@ -10,7 +10,7 @@ from collections import Counter
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClientConfig
 from kafkalite.client.consumer import Consumer
-from kafkalite.client.transactions import GroupVersion, TransactionalClient
+from kafkalite.client.transactions import Decided, GroupVersion, TransactionalClient
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
@@ -78,7 +78,7 @@ class TransactionLoad:
         try:
             for member in ("a", "b"):
                 begun = client.begin_transaction(version, member, transaction_timeout_ms=_TIMEOUT_MS)
-                if begun is None:
+                if isinstance(begun, Decided):
                     self.committed.add(number)
                     return True
                 members.append(begun)

@@ -259,10 +259,10 @@ async def test_a_transaction_of_a_group(broker: Broker) -> None:
     member = TransactionMember(name, begun.producer_id, begun.producer_epoch)
     ended = await ask(client, EndTxnGroupRequest("g", "query", 0, (member,), is_commit=True))
     assert ended.error == E.INVALID_TXN_STATE, "nothing was written"
-    ended = await ask(client, EndTxnGroupRequest("g", "query", 0, (), is_commit=True))
+    ended = await ask(client, EndTxnGroupRequest("g", "query", 1, (), is_commit=True))
     assert (ended.error, ended.was_decided) == (0, False)
     again = await ask(client, BeginTxnGroupRequest(name, "query", 0))
-    assert (again.error, again.is_decided, again.producer_id) == (0, True, -1)
+    assert (again.error, again.is_decided, again.newest_version, again.producer_id) == (0, True, 1, -1)
     assert (await ask(client, BeginTxnGroupRequest("no-group", "query", 0))).error == E.INVALID_REQUEST
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kafkalite.client.blocking import BlockingClientConfig
-from kafkalite.client.transactions import GroupVersion, TransactionalClient
+from kafkalite.client.transactions import Decided, GroupVersion, TransactionalClient
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
 from kafkalite.model import TopicPartition
@@ -64,7 +64,7 @@ async def listener(broker: Broker) -> Listener:
 
 def prepare(client: TransactionalClient, member: str = "0-0") -> TransactionMember:
     opened = client.begin_transaction(QUERY, member, transaction_timeout_ms=60_000)
-    assert opened is not None
+    assert isinstance(opened, TransactionMember)
     client.add_partitions(opened, [T0])
     return opened
 
@@ -80,7 +80,7 @@ async def test_begin_add_commit_and_then_it_is_decided(listener: Listener) -> No
     first, again, late = await listener.ask(work)
     assert (first.was_decided, first.is_complete) == (False, True)
     assert (again.was_decided, again.is_complete) == (True, True)
-    assert late is None
+    assert late == Decided(QUERY.version)
     assert listener.asked.count("FindCoordinator") <= 3  # one that counts, others while the topic was made
 
 

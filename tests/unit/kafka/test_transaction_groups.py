@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from kafkalite.coordinators.transactions import coordinator, decisions
+from kafkalite.coordinators.transactions.decisions import Decision
 from kafkalite.coordinators.transactions.state import TransactionState
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
@@ -43,7 +44,7 @@ class Group:
                         raise
                     await asyncio.sleep(0)
                 else:
-                    return None if granted is None else TransactionMember(full, *granted)
+                    return None if isinstance(granted, Decision) else TransactionMember(full, *granted)
 
     async def write(self, member: TransactionMember, value: bytes) -> None:
         await self.broker.side.transactions.add_partitions(

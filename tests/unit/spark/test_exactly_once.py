@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from kafkalite.client.transactions import GroupVersion
+from kafkalite.client.transactions import Decided, GroupVersion
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
 from kafkalite.model import ProducerId, TopicPartition
@@ -49,7 +49,7 @@ class TransactionalLog(FakeLog):
     def begin_transaction(self, version: GroupVersion, member: str, *, transaction_timeout_ms: int) -> Any:
         self._called("begin_transaction")
         if self._covers(version):
-            return None
+            return Decided(self.decided[version.group][1])
         name = f"{version.group}/{member}"
         producer_id, epoch = self.init_producer_id()
         self.open[name] = TransactionMember(name, ProducerId(producer_id), epoch)
@@ -179,6 +179,19 @@ def test_a_batch_that_is_decided_is_not_written_again(log, task) -> None:
     task(batch=1)
     writer.commit([writer.write(rows("b"))], 1)
     assert log.visible() == ["a", "b"]
+
+
+@pytest.mark.checklist("F27")
+def test_an_older_checkpoint_is_noticed(log, task) -> None:
+    """Its batches were passed over without a word, whatever records they had."""
+    writer = streaming(log)
+    for number, value in enumerate("ab"):
+        task(batch=number)
+        writer.commit([writer.write(rows(value))], number)
+    task(batch=0)
+    with pytest.raises(WriteFailed, match=r"batch 0 of query-1: its checkpoint is older .* batch 1 is committed"):
+        writer.write(rows("a", "c"))
+    assert log.open == {} and log.visible() == ["a", "b"]
 
 
 @pytest.mark.checklist("F27")
