@@ -64,6 +64,7 @@ class Model(Script):
             self.check_write(effect.writes.get(T0))
         if isinstance(effect, AskLogEnds):
             self.ends[T0] = {each: (LeaderEpoch(0), Offset(self.level[each])) for each in self.brokers}
+            self.doubtful[T0] = {each for each in self.brokers if self.doubt[each]}
         if isinstance(effect, Send) and isinstance(effect.command, LeaderAndIsrRequest):
             self.deliver(effect.broker_id, effect.command)
         return super().perform(effect)
@@ -72,11 +73,12 @@ class Model(Script):
         found = self.znodes.get(T0)
         if found is None or wanted is None or wanted.partition_epoch != found.partition_epoch:
             return
-        assert set(members(wanted)) <= set(members(found)) | set(found.last_known_elr)
-        if self.state.accepts_loss(T0, wanted):
+        if not self.state.accepts_loss(T0, wanted):
+            assert set(members(wanted)) <= set(members(found)) | set(found.last_known_elr)
+        else:
             sound = [each for each in members(found) if not self.doubt[each]]
             assert not sound, f"{sound} have everything, and {wanted.leader} is to lead with a loss"
-            most = max(self.level[each] for each in members(found))
+            most = max(self.level[each] for each in {*members(found), *self.brokers})  # whoever it is (ADR 78)
             assert self.level[wanted.leader] >= most, (
                 f"{wanted.leader} is to lead with a loss, and another one has more"
             )

@@ -160,6 +160,14 @@ class LeaderChoice:
         if kept is self._found and self._doubtful and (choice := self._after_doubt()) is not None:
             return choice
         live, restarted = self._usable(kept)
+        # Nobody leads, and one that had every committed record has lost some. The next one may have lost some, too, and the logs may know more than this
+        # state. A refused election would say so, but in an epoch that may have hidden it (ADR 78).
+        if kept.leader == NO_LEADER and kept.last_known_elr and not self._is_unclean:
+            if self._log_ends is None and any(id_ in live for id_ in members(kept)):
+                return Choice(
+                    ask=tuple(id_ for id_ in self._replicas if id_ in self._state.brokers), asks_everywhere=True
+                )
+            live = [id_ for id_ in live if id_ in (self._log_ends or {}) or id_ not in self._known.keeps_elr]
         if silent := self._silent(kept, live):
             return self._wait_for(kept, silent)
         if self._is_unclean and self._log_ends is None and not any(id_ in live for id_ in members(kept)):
@@ -278,7 +286,11 @@ class LeaderChoice:
             log_ends=self._log_ends,
         )
         if repaired is None and kept is not self._found:
-            return elections.with_epoch(self._found, kept.leader, kept.isr, epoch)
+            changed = elections.with_epoch(self._found, kept.leader, kept.isr, epoch)
+            if kept.leader == self._found.leader == NO_LEADER:
+                # A log that has this epoch shows that ZooKeeper was put back: it stays visible.
+                changed = dataclasses.replace(changed, leader_epoch=self._found.leader_epoch)
+            return changed
         return repaired
 
     def _repaired_as_requested(self, repaired: LeaderAndIsr, able: Collection[BrokerId]) -> LeaderAndIsr:
@@ -313,6 +325,8 @@ class LeaderChoice:
         if broker is None:
             return False
         if broker_id in self._restarted and broker.doubts(self._partition):
+            return True
+        if broker_id in self._event.doubtful.get(self._partition, ()):  # it was asked
             return True
         # Older code does not report what it may have lost when it comes back, and makes a log on a dead disk again, empty.
         if broker_id in self._found.elr and broker_id not in self._known.keeps_elr:

@@ -112,6 +112,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         return state, [RereadTopics(event.changed_topics), Post(again)]
     state, effects = _record_malformed_states(state, event)
     state = restarts.forget_recovered(state, event)
+    state = dataclasses.replace(state, later_epochs=vanished.known_by_logs(state, event))
     decided: dict[TopicPartition, _Decided] = {}
     asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     everywhere: set[TopicPartition] = set()

@@ -16,8 +16,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kafkalite.controller.decisions import elections
 from kafkalite.controller.decisions.effects import Decision, DropVanished, Effect, KeepVanished
-from kafkalite.controller.decisions.eligible import KnownReplicas, LogEnd, by_completeness, carried, without_doubtful
-from kafkalite.controller.decisions.events import Claim
+from kafkalite.controller.decisions.eligible import (
+    NOTHING,
+    KnownReplicas,
+    LogEnd,
+    by_completeness,
+    carried,
+    without_doubtful,
+)
+from kafkalite.controller.decisions.events import Claim, StatesRead
 from kafkalite.controller.decisions.state import ControllerState, Vanished
 from kafkalite.model import (
     NO_LEADER,
@@ -120,6 +127,22 @@ def later_epochs(
         and not state.is_put_back(partition, now)
     }
     return {**state.later_epochs, **later} if later else state.later_epochs
+
+
+def known_by_logs(state: ControllerState, event: StatesRead) -> Mapping[TopicPartition, LeaderEpoch]:
+    """The same, after replicas have reported their log ends: a log of a later epoch than the state's, or of that in which nobody leads, was
+    written before the state was put back."""
+    known = dict(state.later_epochs)
+    for partition, ends in (event.log_ends or {}).items():
+        found = event.states.get(partition)
+        if found is None or all(end <= NOTHING for end in ends.values()):
+            continue
+        latest = max(epoch for epoch, _ in (*ends.values(), *event.elsewhere.get(partition, {}).values()))
+        if latest == found.leader_epoch and found.leader == NO_LEADER:
+            latest = LeaderEpoch(latest + 1)
+        if latest > found.leader_epoch:
+            known[partition] = max(latest, known.get(partition, latest))
+    return known
 
 
 def most_complete(
