@@ -48,7 +48,7 @@ from kafkalite.controller.decisions.events import (
 )
 from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.state import ControllerState, Deletion, Topic
-from kafkalite.controller.decisions.topic_writes import has_other_throttle, is_announced_again
+from kafkalite.controller.decisions.topic_writes import dropping, has_other_throttle, is_announced_again
 from kafkalite.coordination import paths
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
 from kafkalite.wording import number_of
@@ -87,7 +87,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         for number in before[name].assignment
         if number not in topics[name].assignment
     )
-    state, removed = _let_go_of_partitions(dataclasses.replace(state, topics=topics), gone)
+    state, removed = _let_go_of_partitions(_forget_ended_drops(dataclasses.replace(state, topics=topics)), gone)
     effects += removed
     changed = tuple(
         TopicPartition(name, number)
@@ -111,6 +111,21 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     if any(topic.moves for topic in topics.values()) or state.requested:
         effects.append(AdvanceReassignments())
     return state, effects
+
+
+def _forget_ended_drops(state: ControllerState) -> ControllerState:
+    """A write of ours that was not answered has ended their moves. A later move may want the files of the same broker gone."""
+
+    def still_wanted(
+        pairs: frozenset[tuple[TopicPartition, BrokerId]],
+    ) -> frozenset[tuple[TopicPartition, BrokerId]]:
+        return frozenset(
+            (partition, broker)
+            for partition, broker in pairs
+            if partition.topic in state.topics and broker in dropping(state.topics[partition.topic], partition)
+        )
+
+    return dataclasses.replace(state, dropped=still_wanted(state.dropped), away=still_wanted(state.away))
 
 
 def _let_go_of_partitions(state: ControllerState, gone: tuple[TopicPartition, ...]) -> Decision:

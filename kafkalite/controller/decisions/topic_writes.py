@@ -54,7 +54,7 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             changes[partition] = (partitions.get(partition), written)
             partitions[partition] = written
         for partition in change.partitions:
-            already, wanted = _dropping(before, partition), _dropping(now, partition)
+            already, wanted = dropping(before, partition), dropping(now, partition)
             drops += [(partition, broker) for broker in wanted if broker not in already]
             renewed |= {(partition, broker) for broker in {*already} ^ {*wanted}}
         staying = [each for each in change.partitions if each not in change.removed and each not in change.added]
@@ -96,7 +96,7 @@ def _has_grown(before: Topic, now: Topic, number: int) -> bool:
     return not set(now.assignment.get(number, ())).issubset(before.assignment.get(number, ()))
 
 
-def _dropping(topic: Topic, partition: TopicPartition) -> Replicas:
+def dropping(topic: Topic, partition: TopicPartition) -> Replicas:
     """The replicas whose files its move wants gone."""
     move = topic.moves.get(partition.partition)
     return () if move is None else move.dropping
