@@ -14,7 +14,7 @@ A topic whose znode goes without a request is not deleted (ADR 19).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from kafkalite.controller.decisions import leftovers, partition_requests, reassignments, vanished
 from kafkalite.controller.decisions.commands import (
@@ -74,40 +74,15 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         if name not in topics or topics[name].topic_id != known.topic_id
     ]
     state, dropped = _let_go(state, gone_by_hand)
-    effects += dropped
-    before = state.topics
-    # Topics that were not read again are the same objects: they cost nothing.
-    read_again = [
-        name for name in sorted(topics) if before.get(name) is not topics[name] and name not in state.deletions
-    ]
-    gone = tuple(
-        TopicPartition(name, number)
-        for name in read_again
-        if name in before
-        for number in before[name].assignment
-        if number not in topics[name].assignment
+    found = _compare(state, topics)
+    state, removed = _let_go_of_partitions(
+        _forget_ended_drops(dataclasses.replace(state, topics=topics)), tuple(found.gone)
     )
-    state, removed = _let_go_of_partitions(_forget_ended_drops(dataclasses.replace(state, topics=topics)), gone)
-    effects += removed
-    changed = tuple(
-        TopicPartition(name, number)
-        for name in read_again
-        for number in topics[name].assignment
-        if _has_changed(before.get(name), topics[name], number)
-    )
-    known_before = [each for each in changed if each.topic in before]
-    repeated = {
-        each: (state.partitions[each], state.partitions[each])
-        for each in known_before
-        if each in state.partitions and is_announced_again(before[each.topic], topics[each.topic], each.partition)
-    }
-    effects += announce_changes(state, repeated, "Reassignment")
-    throttled = [
-        each for each in known_before if has_other_throttle(before[each.topic], topics[each.topic], each.partition)
-    ]
-    effects += announce_throttles(state, throttled, "Reassignment")
-    if changed:
-        effects.append(ReadStates(changed, Repair()))
+    effects += [*dropped, *removed]
+    effects += announce_changes(state, found.repeated, "Reassignment")
+    effects += announce_throttles(state, found.throttled, "Reassignment")
+    if found.changed:
+        effects.append(ReadStates(tuple(found.changed), Repair()))
     if any(topic.moves for topic in topics.values()) or state.requested:
         effects.append(AdvanceReassignments())
     return state, effects
@@ -126,6 +101,38 @@ def _forget_ended_drops(state: ControllerState) -> ControllerState:
         )
 
     return dataclasses.replace(state, dropped=still_wanted(state.dropped), away=still_wanted(state.away))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Differences:
+    """Partitions that have left their topics, that are new or changed, whose state is announced again, with another throttle."""
+
+    gone: list[TopicPartition] = dataclasses.field(default_factory=list)
+    changed: list[TopicPartition] = dataclasses.field(default_factory=list)
+    repeated: dict[TopicPartition, tuple[LeaderAndIsr, LeaderAndIsr]] = dataclasses.field(default_factory=dict)
+    throttled: list[TopicPartition] = dataclasses.field(default_factory=list)
+
+
+def _compare(state: ControllerState, topics: Mapping[str, Topic]) -> _Differences:
+    found = _Differences()
+    for name in sorted(topics):
+        before, now = state.topics.get(name), topics[name]
+        # Topics that were not read again are the same objects: they cost nothing.
+        if before is now or name in state.deletions:
+            continue
+        if before is not None:
+            found.gone.extend(TopicPartition(name, each) for each in before.assignment if each not in now.assignment)
+        for number in now.assignment:
+            if not _has_changed(before, now, number):
+                continue
+            partition = TopicPartition(name, number)
+            found.changed.append(partition)
+            known = state.partitions.get(partition)
+            if before is not None and known is not None and is_announced_again(before, now, number):
+                found.repeated[partition] = (known, known)
+            if before is not None and has_other_throttle(before, now, number):
+                found.throttled.append(partition)
+    return found
 
 
 def _let_go_of_partitions(state: ControllerState, gone: tuple[TopicPartition, ...]) -> Decision:

@@ -57,16 +57,16 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             already, wanted = dropping(before, partition), dropping(now, partition)
             drops += [(partition, broker) for broker in wanted if broker not in already]
             renewed |= {(partition, broker) for broker in {*already} ^ {*wanted}}
-        staying = [each for each in change.partitions if each not in change.removed and each not in change.added]
-        for partition in staying:
+            if partition in change.removed or partition in change.added:
+                continue
             effects += _progress(partition, before, now)
             if partition in change.states:
                 continue
-            known = partitions.get(partition)
-            if known is not None and _has_grown(before, now, partition.partition):
-                changes[partition] = (None, known)  # those that have the records take their logs into service
-            elif known is not None and is_announced_again(before, now, partition.partition):
-                changes.setdefault(partition, (known, known))
+            if (known := partitions.get(partition)) is not None:
+                if _has_grown(before, now, partition.partition):
+                    changes[partition] = (None, known)  # those that have the records take their logs into service
+                elif is_announced_again(before, now, partition.partition):
+                    changes.setdefault(partition, (known, known))
             if has_other_throttle(before, now, partition.partition):
                 throttled.append(partition)
         fresh += [partition for partition in change.added if partition not in partitions]
