@@ -35,64 +35,66 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     given = Options(options)
     given.check_names()
     starting = given.offset_spec("starting", Latest() if streaming else Earliest())
+    ending = Latest() if streaming else given.offset_spec("ending", Latest())
     if streaming:
-        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
-            if given.text(name) is not None:
-                raise OptionError(
-                    f"{name} is only for batch queries: a stream has no end (Trigger.AvailableNow stops at the latest)"
-                )
-        ending: OffsetSpec = Latest()
+        _check_stream(given)
     else:
-        ending = given.offset_spec("ending", Latest())
-        _check_batch(starting, ending)
-        for name in (*PER_TRIGGER, "maxTriggerDelay", GROUP_ID, "commitProgress"):
-            if given.text(name) is not None:
-                given.warnings.append(f"{name} is only for streams and is ignored")
-    strategy = given.choice("startingOffsetsByTimestampStrategy", "error", "latest")
+        _check_batch(given, starting, ending)
     least = given.number("minOffsetsPerTrigger", least=1)
     most = given.number("maxOffsetsPerTrigger", least=1)
     if streaming and least is not None and most is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
-    if given.text("kafka.group.id") is not None and given.text(GROUP_ID) is None:
-        given.warnings.append(f"kafka.group.id is ignored: {GROUP_ID} names the group of a stream's progress")
-    group_id = given.text(GROUP_ID)
-    if group_id is not None and not group_id.strip():
-        raise OptionError(f"{GROUP_ID} is empty")
-    commit_progress = given.boolean("commitProgress", default=True)
-    if group_id is not None and not commit_progress:
-        raise OptionError(f"{GROUP_ID} names a group for the progress, and commitProgress is false")
-    pushdown = given.choice("filterPushdown", "auto", "always", "never")
-    isolation = given.client("isolation.level") or "read_committed"
-    if isolation not in ("read_uncommitted", "read_committed"):
-        raise OptionError(f"kafka.isolation.level must be read_uncommitted or read_committed, not {isolation!r}")
+    group_id, commit_progress = _progress(given)
     return ReadOptions(
         client=given.client_options(),
         subscription=given.subscription(),
         starting=starting,
         ending=ending,
-        timestamp_strategy=strategy,
-        fetch=FetchOptions(
-            fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-            read_committed=isolation == "read_committed",
-            check_crc=given.boolean("kafka.check.crcs", default=True),
-            max_bytes=given.client_number("max.partition.fetch.bytes", FetchOptions().max_bytes),
-            max_wait_ms=given.client_number("fetch.max.wait.ms", FetchOptions().max_wait_ms),
-            poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs", least=1) or FetchOptions().poll_timeout_ms,
-        ),
+        timestamp_strategy=given.choice("startingOffsetsByTimestampStrategy", "error", "latest"),
+        fetch=_fetch_options(given),
         min_partitions=given.number("minPartitions", least=1),
         max_records_per_partition=given.number("maxRecordsPerPartition", least=1),
         include_headers=given.boolean("includeHeaders", default=False),
-        filter_pushdown=pushdown,
+        filter_pushdown=given.choice("filterPushdown", "auto", "always", "never"),
         max_offsets_per_trigger=most if streaming else None,
         min_offsets_per_trigger=least if streaming else None,
         max_bytes_per_trigger=given.number("maxBytesPerTrigger", least=1) if streaming else None,
-        group_id=group_id.strip() if group_id and streaming else None,
+        group_id=group_id if streaming else None,
         group_prefix=(given.text("groupIdPrefix") or "").strip() or None,
         commit_progress=commit_progress,
         max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
         offset_retries=_or(given.number("fetchOffset.numRetries", least=0), 3),
         offset_retry_interval_ms=_or(given.number("fetchOffset.retryIntervalMs", least=0, most=INT_MAX), 1_000),
         warnings=tuple(given.warnings),
+    )
+
+
+def _progress(given: Options) -> tuple[str | None, bool]:
+    """The group that a stream's progress is committed to, and whether it is committed."""
+    group_id, is_committed = given.text(GROUP_ID), given.boolean("commitProgress", default=True)
+    if group_id is None:
+        if given.text("kafka.group.id") is not None:
+            given.warnings.append(f"kafka.group.id is ignored: {GROUP_ID} names the group of a stream's progress")
+        return None, is_committed
+    if not group_id.strip():
+        raise OptionError(f"{GROUP_ID} is empty")
+    if not is_committed:
+        raise OptionError(f"{GROUP_ID} names a group for the progress, and commitProgress is false")
+    return group_id.strip(), is_committed
+
+
+def _fetch_options(given: Options) -> FetchOptions:
+    isolation = given.client("isolation.level") or "read_committed"
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise OptionError(f"kafka.isolation.level must be read_uncommitted or read_committed, not {isolation!r}")
+    default = FetchOptions()
+    return FetchOptions(
+        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
+        read_committed=isolation == "read_committed",
+        check_crc=given.boolean("kafka.check.crcs", default=True),
+        max_bytes=given.client_number("max.partition.fetch.bytes", default.max_bytes),
+        max_wait_ms=given.client_number("fetch.max.wait.ms", default.max_wait_ms),
+        poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs", least=1) or default.poll_timeout_ms,
     )
 
 
@@ -145,8 +147,16 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
     )
 
 
-def _check_batch(starting: OffsetSpec, ending: OffsetSpec) -> None:
-    """Ends that make no sense without a stream."""
+def _check_stream(given: Options) -> None:
+    for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+        if given.text(name) is not None:
+            raise OptionError(
+                f"{name} is only for batch queries: a stream has no end (Trigger.AvailableNow stops at the latest)"
+            )
+
+
+def _check_batch(given: Options, starting: OffsetSpec, ending: OffsetSpec) -> None:
+    """Ends that make no sense without a stream, and options that are ignored."""
     if isinstance(starting, Latest):
         raise OptionError(
             "startingOffsets latest would read nothing in a batch query: use earliest, offsets or a timestamp"
@@ -157,6 +167,9 @@ def _check_batch(starting: OffsetSpec, ending: OffsetSpec) -> None:
         raise OptionError("endingOffsets earliest would read nothing: use latest, offsets or a timestamp")
     if isinstance(ending, Specific) and (early := [tp for tp, at in ending.offsets.items() if at == EARLIEST]):
         raise OptionError(f"endingOffsets: -2 (earliest) would read nothing ({names(early)})")
+    for name in (*PER_TRIGGER, "maxTriggerDelay", GROUP_ID, "commitProgress"):
+        if given.text(name) is not None:
+            given.warnings.append(f"{name} is only for streams and is ignored")
 
 
 def _or(value: int | None, default: int) -> int:
