@@ -110,23 +110,11 @@ class Rewriter:
         expired = horizon is not None and horizon <= self._expired_ms
         if header.is_control:
             return self._keep_marker(header, data, expired=expired, has_horizon=horizon is not None)
-        is_aborted = self._transactions.is_aborted(header)
-        kept = Selection()
-        tombstones = False
-        largest = _LEAST_TIMESTAMP
-        whole = None if is_aborted or not header.record_count else _small(header, data)
-        for record in () if is_aborted else _facts(header, data, whole):
-            # The deltas of a batch that nobody has looked into may be anything.
-            offset = min(record.offset, header.last_offset)
-            stays = offset > self._offsets.latest_offset or (
-                record.key is not None
-                and not self._offsets.replaces(record.key, offset)
-                and (record.has_value or not expired)
-            )
-            kept.add(is_in=stays)
-            if stays:
-                tombstones = tombstones or not record.has_value
-                largest = max(largest, record.timestamp)
+        has_data = not self._transactions.is_aborted(header) and header.record_count != 0
+        whole = _small(header, data) if has_data else None
+        kept, tombstones, largest = self._select(
+            header, _facts(header, data, whole) if has_data else (), expired=expired
+        )
         if not kept.count:
             if not self._producers.has(header):
                 return None
@@ -142,6 +130,27 @@ class Rewriter:
         if whole is None:
             return _rebuilt_in_pieces(header, data, kept, horizon, largest)
         return _rebuilt(header, [record for number, record in enumerate(whole) if number in kept], horizon)
+
+    def _select(
+        self, header: BatchHeader, records: Iterable[ScannedRecord], *, expired: bool
+    ) -> tuple[Selection, bool, int]:
+        """The records that stay, whether there are tombstones among them, and their largest timestamp."""
+        kept = Selection()
+        tombstones = False
+        largest = _LEAST_TIMESTAMP
+        for record in records:
+            # The deltas of a batch that nobody has looked into may be anything.
+            offset = min(record.offset, header.last_offset)
+            stays = offset > self._offsets.latest_offset or (
+                record.key is not None
+                and not self._offsets.replaces(record.key, offset)
+                and (record.has_value or not expired)
+            )
+            kept.add(is_in=stays)
+            if stays:
+                tombstones = tombstones or not record.has_value
+                largest = max(largest, record.timestamp)
+        return kept, tombstones, largest
 
     def _keep_marker(
         self, header: BatchHeader, data: memoryview, *, expired: bool, has_horizon: bool
@@ -169,7 +178,7 @@ def _small(header: BatchHeader, data: memoryview) -> list[Record] | None:
 def _facts(header: BatchHeader, data: memoryview, whole: list[Record] | None) -> Iterable[ScannedRecord]:
     """What decides about each record. Raises ApiError CORRUPT_MESSAGE."""
     if whole is None:  # a few kB may stand for hundreds of MB: they are never held
-        return scan(data, 0, header) if header.record_count else ()
+        return scan(data, 0, header)
     return (
         ScannedRecord(
             record.offset,
