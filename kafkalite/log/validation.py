@@ -83,51 +83,52 @@ def _check_batch(
     *,
     keys_checked: bool,
 ) -> None:
-    size = header.batch_length + LOG_OVERHEAD
-    attributes = header.attributes
-    compression = attributes & COMPRESSION_MASK
+    size, count, attributes = header.batch_length + LOG_OVERHEAD, header.record_count, header.attributes
     if size > config.max_message_bytes and not (origin == "coordinator" and attributes & CONTROL_FLAG):
         # A marker that is too large for its topic would keep the transaction open for ever.
-        raise api_error(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
-        )
+        text = f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
+        raise api_error(ErrorCode.MESSAGE_TOO_LARGE, text)
     if crc32c(view[position + CRC_START : position + size]) != header.crc:
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "the CRC is wrong")
-    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
-        raise api_error(
-            ErrorCode.INVALID_RECORD,  # its CRC is right: it would be wrong again if it were sent again
-            f"record count {header.record_count}, last offset delta {header.last_offset_delta}",
-        )
-    if not compression and header.record_count * _MIN_RECORD_BYTES > size - HEADER_SIZE:
-        raise api_error(
-            ErrorCode.INVALID_RECORD, f"record count {header.record_count} in {size - HEADER_SIZE} bytes of records"
-        )
-    if compression > _MAX_CODEC:
-        raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {compression}")
-    if compression and header.record_count > MAX_COMPRESSED_RECORDS:
-        text = f"a compressed batch of {header.record_count} records, at most {MAX_COMPRESSED_RECORDS}"
-        raise api_error(ErrorCode.INVALID_RECORD, text)
-    if attributes & DELETE_HORIZON_FLAG:
-        raise api_error(ErrorCode.INVALID_RECORD, "only compaction sets a delete horizon")
-    if header.producer_id < 0:
-        if attributes & TRANSACTIONAL_FLAG:
-            raise api_error(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
-    elif header.producer_epoch < 0:
-        raise api_error(ErrorCode.INVALID_RECORD, "a producer id without an epoch")
+    # From here on its CRC is right: it would be wrong again if it were sent again.
+    if count <= 0 or count != header.last_offset_delta + 1:
+        raise _invalid(f"record count {count}, last offset delta {header.last_offset_delta}")
+    if compression := attributes & COMPRESSION_MASK:
+        if compression > _MAX_CODEC:
+            raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {compression}")
+        if count > MAX_COMPRESSED_RECORDS:
+            raise _invalid(f"a compressed batch of {count} records, at most {MAX_COMPRESSED_RECORDS}")
+    elif count * _MIN_RECORD_BYTES > size - HEADER_SIZE:
+        raise _invalid(f"record count {count} in {size - HEADER_SIZE} bytes of records")
+    if flags := attributes & ~COMPRESSION_MASK:
+        _check_flags(flags, header, origin)
+    if header.producer_id >= 0 and header.producer_epoch < 0:
+        raise _invalid("a producer id without an epoch")
     if origin == "client":
         if header.base_offset:
-            raise api_error(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}; a producer's batch has 0")
-        if attributes & CONTROL_FLAG:
-            raise api_error(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+            raise _invalid(f"base offset {header.base_offset}; a producer's batch has 0")
         if header.producer_id >= 0 and header.base_sequence < 0:
-            raise api_error(ErrorCode.INVALID_RECORD, "a producer id without a sequence")
+            raise _invalid("a producer id without a sequence")
         if not compression:
-            check_framing(view, position + HEADER_SIZE, position + size, header.record_count)
-        if "compact" in config.cleanup_policy and not keys_checked:
+            check_framing(view, position + HEADER_SIZE, position + size, count)
+        if not keys_checked and "compact" in config.cleanup_policy:
             _check_keys(view, position, header)
-        if attributes & TIMESTAMP_TYPE_FLAG:
-            text = "only a broker sets the timestamp type LogAppendTime"
-            raise _wrong_records(ErrorCode.INVALID_TIMESTAMP, text, range(header.record_count))
+
+
+def _check_flags(flags: int, header: BatchHeader, origin: Origin) -> None:
+    if flags & DELETE_HORIZON_FLAG:
+        raise _invalid("only compaction sets a delete horizon")
+    if flags & TRANSACTIONAL_FLAG and header.producer_id < 0:
+        raise _invalid("a transactional batch needs a producer id")
+    if flags & CONTROL_FLAG and origin == "client":
+        raise _invalid("clients may not write control batches")
+    if flags & TIMESTAMP_TYPE_FLAG and origin == "client":
+        text = "only a broker sets the timestamp type LogAppendTime"
+        raise _wrong_records(ErrorCode.INVALID_TIMESTAMP, text, range(header.record_count))
+
+
+def _invalid(text: str) -> ApiError:
+    return api_error(ErrorCode.INVALID_RECORD, text)
 
 
 def check_timestamps(batches: list[tuple[int, BatchHeader]], config: TopicConfig, now_ms: int) -> None:
