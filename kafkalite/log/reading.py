@@ -132,10 +132,10 @@ def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tupl
     position, end = 0, len(data)
     following = before_gap = offset
     at_gap: int | None = None
-    while position < end:
-        header = HEADER.unpack_from(data, position) if end - position >= HEADER_SIZE else None
-        size = header[1] + LOG_OVERHEAD if header is not None else 0
-        if header is None or size < HEADER_SIZE or position + size > end or crc_of(data, position, size) != header[4]:
+    while position + HEADER_SIZE <= end:
+        header = HEADER.unpack_from(data, position)
+        size = header[1] + LOG_OVERHEAD
+        if size < HEADER_SIZE or position + size > end or crc_of(data, position, size) != header[4]:
             break
         base, last = header[0], header[0] + header[6]
         if position and base < following:
@@ -150,7 +150,7 @@ def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tupl
             at_gap = None  # there is a batch that continues behind it
         following = last + 1
         position += size
-    else:
+    if position == end:
         if at_gap is None or not before_gap <= _base_behind(local, piece) < following:
             if piece.version:
                 piece.segment.sound.found(piece.version, piece.position, piece.position + end)
