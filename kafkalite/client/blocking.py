@@ -271,16 +271,12 @@ class BlockingClient:
             for endpoint in endpoints:
                 until = min(deadline, time.monotonic() + (patience_s if len(endpoints) > 1 else ANY_NODE_TIMEOUT_S))
                 try:
-                    return self._connection_to(endpoint, until).call(request, until)
-                except RpcError as failure:
+                    return self._ask_endpoint(endpoint, request, until)
+                except (RpcError, ApiError) as failure:
+                    if isinstance(failure, ApiError) and not is_retriable(failure.code):
+                        raise
                     error = failure
                     was_late = was_late or isinstance(failure, RpcTimeout | ConnectTimeout)
-                    if isinstance(failure, RpcTimeout):
-                        self._rotation.was_late([endpoint], time.monotonic())
-                except ApiError as refusal:
-                    if not is_retriable(refusal.code):
-                        raise
-                    error = refusal
                 if time.monotonic() >= deadline:
                     raise self._at_the_deadline(error)
             if not self.view.brokers and not was_late and time.monotonic() >= gives_up_at:
@@ -291,6 +287,13 @@ class BlockingClient:
             if time.monotonic() + pause >= deadline:
                 raise self._at_the_deadline(error)
             time.sleep(pause)
+
+    def _ask_endpoint(self, endpoint: Endpoint, request: Request, until: float) -> Any:
+        try:
+            return self._connection_to(endpoint, until).call(request, until)
+        except RpcTimeout:
+            self._rotation.was_late([endpoint], time.monotonic())
+            raise
 
     def _at_the_deadline(self, error: KafkaliteError) -> KafkaliteError:
         """A caller that wants to know that no address has ever answered (`first_answer_ms`) need not try again then."""
