@@ -198,10 +198,10 @@ class HttpServer:
         import h11
 
         request: h11.Request | None = None
-        body = bytearray()
-        head = bytearray()
+        refusal: Page | None = None
+        head, body = bytearray(), bytearray()
         reads = 0
-        while True:
+        while refusal is None:
             event = connection.next_event()
             if event is h11.NEED_DATA:
                 data = await reader.read(_READ_BYTES)
@@ -210,16 +210,12 @@ class HttpServer:
                     await self._turns.take((peer.host, peer.port))
                 if request is None:
                     head += data
-                if request is None and _lines(head) > _MAX_HEAD_LINES:
-                    _write(writer, _response(connection, _TOO_MANY_HEADERS, is_whole=True))
-                    return None
+                    refusal = _TOO_MANY_HEADERS if _lines(head) > _MAX_HEAD_LINES else None
                 connection.receive_data(data)
             elif isinstance(event, h11.Request):
                 request = event
-                if refusal := _unwanted(event, self._most_bytes(event)):
-                    _write(writer, _response(connection, refusal, is_whole=event.method != b"HEAD"))
-                    return None
-                if connection.they_are_waiting_for_100_continue:
+                refusal = _unwanted(event, self._most_bytes(event))
+                if refusal is None and connection.they_are_waiting_for_100_continue:
                     go_on = h11.InformationalResponse(status_code=100, headers=[])
                     _write(writer, connection.send(go_on) or b"")
             elif isinstance(event, h11.EndOfMessage):
@@ -227,11 +223,11 @@ class HttpServer:
                 return request, bytes(body)
             elif isinstance(event, h11.Data):
                 body += event.data
-                if len(body) > self._most_bytes(request):
-                    _write(writer, _response(connection, _TOO_LARGE, is_whole=True))
-                    return None
+                refusal = _TOO_LARGE if len(body) > self._most_bytes(request) else None
             elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
                 return None
+        _write(writer, _response(connection, refusal, is_whole=request is None or request.method != b"HEAD"))
+        return None
 
     def _most_bytes(self, request: h11.Request | None) -> int:
         """Of the body."""
