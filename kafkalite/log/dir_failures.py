@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 
 from kafkalite.config import TopicConfig
-from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, LogClosed, StorageError, api_error
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
@@ -31,17 +30,15 @@ class DirFailures:
     def __init__(
         self,
         pool: LogPool,
-        disk: Disk,
-        clock: Clock,
         removals: Removals,
         reopening: Reopening,
     ) -> None:
         self._pool = pool
-        self._disk = disk
-        self._clock = clock
+        self._disk = pool.disk
+        self._clock = pool.clock
         self._removals = removals
         self._reopening = reopening
-        self._repeats = Repeats(clock.monotonic)
+        self._repeats = Repeats(pool.clock.monotonic)
 
     def log_failed(self, error: StorageError, *, is_certain: bool = True) -> None:
         """A log cannot be used: it is out of the pools when this returns; the disk is checked later. Idempotent.

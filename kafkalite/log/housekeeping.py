@@ -7,13 +7,11 @@ from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.pulse import Pulse
-from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.turns import SLICE_S
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.cleaner import compact
 from kafkalite.log.cold_reads import ColdReads
-from kafkalite.log.compaction_turn import CompactionTurn
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.moving import DiskMoves
@@ -38,27 +36,24 @@ class Housekeeping:
         self,
         pool: LogPool,
         config: BrokerConfig,
-        disk: Disk,
-        clock: Clock,
         removals: Removals,
         offsets: OffsetCheckpoints,
         failures: DirFailures,
         moves: DiskMoves,
         cold: ColdReads,
-        turn: CompactionTurn,
     ) -> None:
         self._pool = pool
         self._config = config
         self._cleaner_backoff_ms = config.log_cleaner_backoff_ms
         self._backoff_changed = Pulse()
-        self._disk = disk
-        self._clock = clock
+        self._disk = pool.disk
+        self._clock = pool.clock
         self._removals = removals
         self._offsets = offsets
         self._failures = failures
         self._moves = moves
         self._cold = cold
-        self._turn = turn
+        self._turn = pool.compaction
         self.producer_id_expiration_ms = config.producer_id_expiration_ms
         self.max_producer_ids = config.max_producer_ids_per_broker
         #: A retention pass has met the log that is being compacted.

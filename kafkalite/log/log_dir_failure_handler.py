@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from kafkalite.env.own_time import OwnTime
-from kafkalite.env.seams import Clock, Disk
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import StorageError
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import FaultScope, fault_scope, is_shortage, probe
@@ -31,20 +29,16 @@ class LogDirFailureHandler:
     def __init__(
         self,
         pool: LogPool,
-        disk: Disk,
-        clock: Clock,
-        own_time: OwnTime,
-        supervisor: Supervisor,
         failures: DirFailures,
         removals: Removals,
         *,
         busy_s: float,
     ) -> None:
         self._pool = pool
-        self._disk = disk
-        self._clock = clock
-        self._own_time = own_time
-        self._supervisor = supervisor
+        self._disk = pool.disk
+        self._clock = pool.clock
+        self._own_time = pool.own_time
+        self._supervisor = pool.supervisor
         self._busy_s = busy_s
         self._failures = failures
         self._removals = removals

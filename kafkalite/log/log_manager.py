@@ -22,7 +22,6 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.cold_reads import ColdReads
-from kafkalite.log.compaction_turn import CompactionTurn
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.host import LogHost
 from kafkalite.log.housekeeping import Housekeeping
@@ -71,34 +70,28 @@ class LogManager:
         self._clock = clock
         self._supervisor = supervisor
         self._closed = False
-        own_time = own_time or OwnTime(clock)
         #: Reads of what is not in the page cache.
         self.cold = ColdReads(disk, clock, supervisor)
         capacity = max(16, handle_capacity // len(config.log_dirs))
-        pool = self.pool = LogPool([LogDir(disk, path, capacity) for path in config.log_dirs])
+        dirs = [LogDir(disk, path, capacity) for path in config.log_dirs]
+        pool = LogPool(dirs, disk=disk, clock=clock, own_time=own_time or OwnTime(clock), supervisor=supervisor)
+        self.pool = pool
         pool.cordon(config.cordoned_log_dirs)
         for path in config.log_dirs:
             disk.separate(path)
-        self.removals = Removals(pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms)
-        reopening = Reopening(pool, disk, clock, self.removals)
-        self.failures = DirFailures(pool, disk, clock, self.removals, reopening)
+        self.removals = Removals(pool, stray_delay_ms=config.stray_delete_delay_ms)
+        reopening = Reopening(pool, self.removals)
+        self.failures = DirFailures(pool, self.removals, reopening)
         self.offsets = OffsetCheckpoints(pool, self.failures, self.removals)
         self._failure_handler = LogDirFailureHandler(
-            pool, disk, clock, own_time, supervisor, self.failures, self.removals,
-            busy_s=config.log_dir_probe_timeout_ms / 1000,
-        )  # fmt: skip
-        self.placing = Placing(pool, disk, clock, self._failure_handler, self.failures)
-        turn = CompactionTurn()
-        #: Replicas on their way from one disk to another.
-        self.moves = DiskMoves(
-            pool, config, disk, clock, supervisor, self.cold, self.removals, self.failures, self.offsets, turn
+            pool, self.failures, self.removals, busy_s=config.log_dir_probe_timeout_ms / 1000
         )
-        self.opening = Opening(
-            pool, config, disk, clock, own_time, supervisor, self._failure_handler, self.removals,
-            self.failures, self.moves, reopening,
-        )  # fmt: skip
+        self.placing = Placing(pool, self._failure_handler, self.failures)
+        #: Replicas on their way from one disk to another.
+        self.moves = DiskMoves(pool, config, self.cold, self.removals, self.failures, self.offsets)
+        self.opening = Opening(pool, config, self._failure_handler, self.removals, self.failures, self.moves, reopening)
         self.housekeeping = Housekeeping(
-            pool, config, disk, clock, self.removals, self.offsets, self.failures, self.moves, self.cold, turn
+            pool, config, self.removals, self.offsets, self.failures, self.moves, self.cold
         )
         pool.events = self
         pool.host = NoHost(self.offsets)

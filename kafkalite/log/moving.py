@@ -26,12 +26,10 @@ import re
 from collections.abc import Iterable
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.seams import Clock, Disk
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.cold_reads import ColdReads
-from kafkalite.log.compaction_turn import CompactionTurn
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.exchange import LogExchange
 from kafkalite.log.failures import FaultScope, fault_scope
@@ -100,25 +98,21 @@ class DiskMoves:
         self,
         pool: LogPool,
         config: BrokerConfig,
-        disk: Disk,
-        clock: Clock,
-        supervisor: Supervisor,
         cold: ColdReads,
         removals: Removals,
         failures: DirFailures,
         offsets: OffsetCheckpoints,
-        turn: CompactionTurn,
     ) -> None:
         self._pool = pool
         self._removals = removals
         self._failures = failures
         self._offsets = offsets
-        self._turn = turn
+        self._turn = pool.compaction
         self._logs = LogExchange(pool, failures, offsets)
         self._cold = cold
-        self._disk = disk
-        self._clock = clock
-        self._supervisor = supervisor
+        self._disk = pool.disk
+        self._clock = pool.clock
+        self._supervisor = pool.supervisor
         self._moves: dict[TopicPartition, LogDirMove] = {}
         #: Replaced logs whose successors are not durable yet.
         self._leaving: dict[TopicPartition, PartitionLog] = {}
@@ -163,7 +157,7 @@ class DiskMoves:
         if topic_partition in self._leaving:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} has just moved: retry soon")
         if known is not None:
-            self._end(known, "failed", f"ordered to {directory} instead")
+            self._end(known, "failed", f"a later request moves it to {directory}")
         if source.directory == directory:
             return None
         self._check_room(log_dir, source.size_bytes)

@@ -10,9 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig, usable_topic_config
-from kafkalite.env.own_time import OwnTime
-from kafkalite.env.seams import Clock, Disk
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import probe
@@ -54,10 +52,6 @@ class Opening:
         self,
         pool: LogPool,
         config: BrokerConfig,
-        disk: Disk,
-        clock: Clock,
-        own_time: OwnTime,
-        supervisor: Supervisor,
         failure_handler: LogDirFailureHandler,
         removals: Removals,
         failures: DirFailures,
@@ -66,10 +60,10 @@ class Opening:
     ) -> None:
         self._pool = pool
         self._config = config
-        self._disk = disk
-        self._clock = clock
-        self._own_time = own_time
-        self._supervisor = supervisor
+        self._disk = pool.disk
+        self._clock = pool.clock
+        self._own_time = pool.own_time
+        self._supervisor = pool.supervisor
         self._failure_handler = failure_handler
         self._removals = removals
         self._failures = failures

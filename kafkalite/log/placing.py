@@ -7,7 +7,6 @@ import errno
 from collections.abc import Collection
 
 from kafkalite.config import TopicConfig
-from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
@@ -26,14 +25,12 @@ class Placing:
     def __init__(
         self,
         pool: LogPool,
-        disk: Disk,
-        clock: Clock,
         failure_handler: LogDirFailureHandler,
         failures: DirFailures,
     ) -> None:
         self._pool = pool
-        self._disk = disk
-        self._clock = clock
+        self._disk = pool.disk
+        self._clock = pool.clock
         self._failure_handler = failure_handler
         self._failures = failures
         #: Put in doubt everywhere, because nobody knows yet which directory gets them.

@@ -1,4 +1,4 @@
-"""The logs of a node that are in service, those that went offline, and the log directories both belong to."""
+"""The logs of a node that are in service, those that went offline, and the log directories both belong to; and the seams."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from kafkalite.config import cordoned_among
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
+from kafkalite.log.compaction_turn import CompactionTurn
 from kafkalite.log.host import LogHost
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
@@ -44,7 +48,14 @@ class LostLog(NamedTuple):
 class LogPool:
     """What the parts of the log manager share. Does no I/O."""
 
-    def __init__(self, dirs: list[LogDir]) -> None:
+    def __init__(
+        self, dirs: list[LogDir], *, disk: Disk, clock: Clock, own_time: OwnTime, supervisor: Supervisor
+    ) -> None:
+        self.disk = disk
+        self.clock = clock
+        self.own_time = own_time
+        self.supervisor = supervisor
+        self.compaction = CompactionTurn()
         #: By path, as configured; a directory that comes back is replaced by a new one.
         self.dirs = {log_dir.path: log_dir for log_dir in dirs}
         self.logs: dict[TopicPartition, PartitionLog] = {}

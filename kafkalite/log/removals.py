@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 
-from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import StorageError
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, set_aside_name
@@ -36,8 +35,6 @@ class Removals:
     def __init__(
         self,
         pool: LogPool,
-        disk: Disk,
-        clock: Clock,
         *,
         stray_delay_ms: int,
     ) -> None:
@@ -45,8 +42,8 @@ class Removals:
         #: By path.
         self._strays: dict[str, Stray] = {}
         self._pool = pool
-        self._disk = disk
-        self._clock = clock
+        self._disk = pool.disk
+        self._clock = pool.clock
         #: (monotonic due time in seconds, path, is a directory), to be removed.
         self._removals: list[tuple[float, str, bool]] = []
         self._names_given = 0
@@ -75,7 +72,7 @@ class Removals:
             if is_unfinished:  # one of them is enough: a leader that changes again and again would fill the disk
                 for stray in self.of(log.topic_partition, log.topic_id):
                     if stray.is_unfinished and not stray.is_later:
-                        self._let_go(stray)
+                        self.remove_stray(stray)
             files = StrayFiles(log.topic_id, log.size_bytes, log.latest_epoch, log.log_end_offset, is_unfinished)
             self.keep(path, files)
         else:
@@ -154,7 +151,7 @@ class Removals:
         here = {log_dir.path for log_dir in online}
         for stray in [stray for stray in self._strays.values() if stray.due <= now and self._may_go(stray)]:
             if stray.directory in here:
-                self._let_go(stray)
+                self.remove_stray(stray)
         due: list[tuple[LogDir, tuple[float, str, bool]]] = []
         waiting: list[tuple[float, str, bool]] = []
         for entry in self._removals:
@@ -288,10 +285,6 @@ class Removals:
         )
         self.keep(path, files)
 
-    def remove_stray(self, stray: Stray) -> None:
-        """By order of an operator, soon."""
-        self._let_go(stray)
-
     def forget_stray(self, stray: Stray) -> None:
         """It is not a stray any more."""
         self._strays.pop(stray.path, None)
@@ -301,9 +294,10 @@ class Removals:
 
     def _let_strays_go(self, log_dir: LogDir) -> None:
         for stray in [one for one in self._strays.values() if one.directory == log_dir.path and self._may_go(one)]:
-            self._let_go(stray)
+            self.remove_stray(stray)
 
-    def _let_go(self, stray: Stray) -> None:
+    def remove_stray(self, stray: Stray) -> None:
+        """Its files go soon."""
         del self._strays[stray.path]
         _log.warning("stray.removed", path=stray.path, bytes=stray.size_bytes, ordered=stray.is_requested)
         self.later(stray.path, 0, is_dir=True)

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from kafkalite.config import TopicConfig
-from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.doubts import lacks_bytes
 from kafkalite.log.failures import is_shortage
@@ -50,11 +49,11 @@ class NotSound(Exception):
 class Reopening:
     """Checks failed logs again."""
 
-    def __init__(self, pool: LogPool, disk: Disk, clock: Clock, removals: Removals) -> None:
+    def __init__(self, pool: LogPool, removals: Removals) -> None:
         self._pool = pool
         self._removals = removals
-        self._disk = disk
-        self._clock = clock
+        self._disk = pool.disk
+        self._clock = pool.clock
 
     def failed(self, log_dir: LogDir, log: PartitionLog, error: StorageError) -> None:
         """A log has left service."""

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Mapping
 from functools import partial
 
-from kafkalite.env.seams import Disk
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.pool import LogPool
 from kafkalite.telemetry.history import Event, History
@@ -43,10 +42,10 @@ class HistoryFile:
         histories: by a name that stays the same.
     """
 
-    def __init__(self, histories: Mapping[str, History], pool: LogPool, disk: Disk) -> None:
+    def __init__(self, histories: Mapping[str, History], pool: LogPool) -> None:
         self._histories = histories
         self._pool = pool
-        self._disk = disk
+        self._disk = pool.disk
         self._pending: deque[Row] = deque(maxlen=MAX_PENDING)
         self._work = asyncio.Event()
         self._writing = asyncio.Lock()

@@ -255,7 +255,7 @@ class Node:
             listeners=self.security.listeners() if self.security is not None else (),
         )
         self._history_file = HistoryFile(
-            {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool, env.disk
+            {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool
         )
         self.admin = Administration(env, self.settings, self.zookeeper, self.logs, self.replicas, healing)
 

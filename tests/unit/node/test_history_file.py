@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.real import RealClock
 from kafkalite.env.real_disk import RealDisk
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.pool import LogPool
 from kafkalite.node import history_file
@@ -46,7 +49,10 @@ class Run:
         self.controller = History(lambda: self.now_ms)
         self.directories = [LogDir(self.disk, str(each), 16) for each in directories]
         histories = {"replica": self.replica, "controller": self.controller}
-        self.file = HistoryFile(histories, LogPool(self.directories), self.disk)
+        clock = RealClock()
+        supervisor, own_time = Supervisor(lambda error: None), OwnTime(clock)
+        pool = LogPool(self.directories, disk=self.disk, clock=clock, own_time=own_time, supervisor=supervisor)
+        self.file = HistoryFile(histories, pool)
 
     def record(self, subject: str, what: str, detail: str = "", at_ms: int | None = None) -> None:
         self.now_ms = self.now_ms + 1 if at_ms is None else at_ms
