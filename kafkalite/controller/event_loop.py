@@ -374,7 +374,7 @@ class ControllerEventLoop:
             self._stats.last_controller_failover = phases
         self.channels.when_settled(acked)
 
-    async def _perform(self, effect: Effect) -> Event | None:
+    async def _perform(self, effect: Effect) -> Event | None:  # noqa: C901 - a case per effect
         match effect:
             case Send(broker_id, command):
                 self.channels.offer(broker_id, command)
