@@ -11,33 +11,14 @@ from kafkalite.kafka.request import Handler, ManyHandler, OfferedApi, Recall
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.protocol.schema import schemas
 
-#: API -> (lowest, highest) version advertised. What is known below or above is refused politely.
+#: Versions that are known and not advertised: their records are in formats before version 2.
+_LOWEST = {"Fetch": 4}
+#: API -> (lowest, highest) version advertised: every request of the schema. What is known below is refused politely.
 OFFERED = {
-    "Produce": (0, 13), "Fetch": (4, 18), "ListOffsets": (0, 11), "Metadata": (0, 13), "OffsetCommit": (0, 10),
-    "OffsetFetch": (0, 10), "FindCoordinator": (0, 6), "JoinGroup": (0, 9), "Heartbeat": (0, 4), "LeaveGroup": (0, 5),
-    "SyncGroup": (0, 5), "DescribeGroups": (0, 6), "ListGroups": (0, 5), "ApiVersions": (0, 5), "CreateTopics": (0, 7),
-    "DeleteTopics": (0, 6), "DeleteRecords": (0, 2), "InitProducerId": (0, 5), "OffsetForLeaderEpoch": (0, 4),
-    "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 5), "WriteTxnMarkers": (0, 2),
-    "TxnOffsetCommit": (0, 6), "DescribeConfigs": (0, 4), "AlterConfigs": (0, 2), "CreatePartitions": (0, 3),
-    "DeleteGroups": (0, 3), "IncrementalAlterConfigs": (0, 1), "OffsetDelete": (0, 0), "DescribeCluster": (0, 2), "DescribeLogDirs": (0, 5),
-    "DescribeAcls": (0, 3), "CreateAcls": (0, 3), "DeleteAcls": (0, 3), "DescribeClientQuotas": (0, 1),
-    "AlterClientQuotas": (0, 1), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0), "ListTransactions": (0, 2),
-    "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2), "DescribeUserScramCredentials": (0, 0),
-    "AlterUserScramCredentials": (0, 0), "AlterReplicaLogDirs": (0, 2), "ElectLeaders": (0, 2),
-    "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
-    "UpdateFeatures": (0, 2), "UnregisterBroker": (0, 0), "ListConfigResources": (0, 1),
-    "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
-    "StreamsGroupHeartbeat": (0, 1), "StreamsGroupDescribe": (0, 1), "StreamsGroupTopologyDescriptionUpdate": (0, 0),
-    "ShareGroupHeartbeat": (1, 1), "ShareGroupDescribe": (1, 1), "DescribeShareGroupOffsets": (0, 1),
-    "AlterShareGroupOffsets": (0, 0), "DeleteShareGroupOffsets": (0, 0),
-    "InitializeShareGroupState": (0, 0), "ReadShareGroupState": (0, 0), "WriteShareGroupState": (0, 1),
-    "DeleteShareGroupState": (0, 0), "ReadShareGroupStateSummary": (0, 1),
-    "ShareFetch": (1, 2), "ShareAcknowledge": (1, 2),
-    "GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0),
-    "CreateDelegationToken": (1, 3), "RenewDelegationToken": (1, 2), "ExpireDelegationToken": (1, 2),
-    "DescribeDelegationToken": (1, 3),
-    "Extension": (0, 0),
-}  # fmt: skip
+    (api := name.removesuffix("Request")): (_LOWEST.get(api, schema.versions[0]), schema.versions[-1])
+    for name, schema in schemas().items()
+    if name.endswith("Request")
+}
 
 #: Versions that are advertised and refused: librdkafka turns compression off unless Produce begins at 0
 #: (KAFKA-18659), yet they carry message formats before version 2.

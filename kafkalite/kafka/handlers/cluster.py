@@ -14,7 +14,6 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.features import SUPPORTED
-from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.mutations import may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps, sliced
@@ -27,7 +26,6 @@ from kafkalite.model import (
 )
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.schema import schemas
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
@@ -454,9 +452,6 @@ def topic_page(
             for part in whole.partitions
         ],
     )
-
-
-assert OFFERED.keys() <= {name.removesuffix("Request") for name in schemas()}
 
 
 def auto_replicas(wanted: int, default: int, brokers: int) -> int:
