@@ -65,7 +65,7 @@ def _resource(topic: str | None, broker: int | None, *, is_cluster: bool) -> Con
 async def get(
     cli: Invocation, keys: tuple[str, ...], *, is_all: bool, topic: str | None, broker: int | None, is_cluster: bool
 ) -> None:
-    """What is set; with KEYS or --all also what holds without being set. A broker need not be alive for what is set.
+    """Show what is set; with KEYS or --all also the values that apply otherwise. For a broker that is not alive: what is set.
 
     SOURCE is where the value comes from: the topic's, the broker's or the cluster's dynamic settings, the node's file, or the default.
 

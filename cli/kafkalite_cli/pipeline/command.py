@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite_cli.output import Output
-from kafkalite_cli.parameters import Real, Whole
+from kafkalite_cli.parameters import Real, Whole, with_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -265,8 +266,6 @@ def stop(file: Path, timeout_s: float) -> None:
 
 def _loaded(file: Path, *, once: bool = False, runs_here: bool = False) -> Pipeline:
     """The pipeline, or every mistake on a line of its own and exit code 2. `runs_here`: also those that this host shows."""
-    import dataclasses
-
     from kafkalite_pipelines import PipelineError, load
     from kafkalite_pipelines.checking import problems_around
 
@@ -278,7 +277,7 @@ def _loaded(file: Path, *, once: bool = False, runs_here: bool = False) -> Pipel
         for problem in error.problems[:-1]:
             click.echo(f"{file}: {problem}", err=True)
         raise ConfigError(f"{file}: {error.problems[-1].removeprefix(f'{file}: ')}") from None
-    return dataclasses.replace(described, every_s=None) if once else described
+    return replace(described, every_s=None) if once else described
 
 
 def _run(described: Pipeline, remote: str | None, *, as_json: bool) -> None:
@@ -321,48 +320,56 @@ class _EchoLog(logging.Handler):
         click.echo(f"kafkalite pipeline: {without(self._secrets, record.getMessage())}", err=True)
 
 
-_BEGIN = click.option(
-    "--from", "begin", required=True, metavar="BOUND", help="earliest, latest, a time, or offsets as JSON."
-)
-_END = click.option("--to", "end", default="latest", show_default=True, metavar="BOUND", help="The same; exclusive.")
-_TABLE = click.option("--table", metavar="NAME", help="Write into this Iceberg table, instead of the file's.")
-_PATH = click.option(
-    "--path", metavar="PATH", help="Write into this Delta table or Parquet directory, instead of the file's."
-)
-_TOPIC = click.option("--topic", metavar="TOPIC", help="Write into this topic, instead of the file's.")
-_RATE = click.option("--rate", type=Real(1), metavar="RECORDS", help="At most this number of records per second.")
-_BATCH = click.option("--batch-records", type=Whole(1), default=500_000, show_default=True, help="Records per batch.")
-_LABEL = click.option(
-    "--name", help="A name of this range, to continue it after an interruption [default: from the target]."
-)
+@dataclass(frozen=True, slots=True)
+class _RangeOptions:
+    """Which records, in what pieces, into what."""
+
+    begin: str
+    end: str
+    table: str | None
+    path: str | None
+    topic: str | None
+    rate: float | None
+    batch_records: int
+    name: str | None
+
+    @property
+    def target(self) -> str:
+        return self.table or self.path or self.topic or ""
+
+
+def _range_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """What `backfill` and `replay` have in common: the argument `wanted` of the verb."""
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> None:
+        verb(wanted=_RangeOptions(**{each.name: given.pop(each.name) for each in fields(_RangeOptions)}), **given)
+
+    options = [
+        click.option(
+            "--from", "begin", required=True, metavar="BOUND", help="earliest, latest, a time, or offsets as JSON."
+        ),
+        click.option("--to", "end", default="latest", show_default=True, metavar="BOUND", help="The same; exclusive."),
+        click.option("--table", metavar="NAME", help="Write into this Iceberg table, instead of the file's."),
+        click.option(
+            "--path", metavar="PATH", help="Write into this Delta table or Parquet directory, instead of the file's."
+        ),
+        click.option("--topic", metavar="TOPIC", help="Write into this topic, instead of the file's."),
+        click.option("--rate", type=Real(1), metavar="RECORDS", help="At most this number of records per second."),
+        click.option("--batch-records", type=Whole(1), default=500_000, show_default=True, help="Records per batch."),
+        click.option(
+            "--name", help="A name of this range, to continue it after an interruption [default: from the target]."
+        ),
+    ]
+    return with_options(command, options)
 
 
 @pipeline.command()
 @_FILE
-@_BEGIN
-@_END
-@_TABLE
-@_PATH
-@_TOPIC
+@_range_options
 @click.option("--same-sinks", is_flag=True, help="Write into the file's own sinks: the range must not be in them yet.")
-@_RATE
-@_BATCH
-@_LABEL
 @_JSON
-def backfill(
-    file: Path,
-    begin: str,
-    end: str,
-    table: str | None,
-    path: str | None,
-    topic: str | None,
-    *,
-    same_sinks: bool,
-    rate: float | None,
-    batch_records: int,
-    name: str | None,
-    as_json: bool,
-) -> None:
+def backfill(file: Path, wanted: _RangeOptions, *, same_sinks: bool, as_json: bool) -> None:
     """Put a range of records through a pipeline's decoding and steps into another table or topic, exactly once.
 
     The pipeline itself may run meanwhile. The same command continues a range that was interrupted.
@@ -377,41 +384,21 @@ def backfill(
     from kafkalite_pipelines.backfill import backfill_of
 
     described = _loaded(file, runs_here=True)
-    sinks = targets(described, table, path, topic, same_sinks=same_sinks)
-    chosen = label(name, "backfill", table or path or topic or "same")
-    _run_range(backfill_of(described, chosen, sinks), begin, end, rate, batch_records, as_json=as_json)
+    sinks = targets(described, wanted.table, wanted.path, wanted.topic, same_sinks=same_sinks)
+    chosen = label(wanted.name, "backfill", wanted.target or "same")
+    _run_range(backfill_of(described, chosen, sinks), wanted, as_json=as_json)
 
 
 @pipeline.command()
 @_FILE
-@_BEGIN
-@_END
-@_TABLE
-@_PATH
-@_TOPIC
+@_range_options
 @click.option(
     "--at-least-once",
     is_flag=True,
     help="With --topic, for brokers of Apache Kafka, which have no exactly-once for Spark.",
 )
-@_RATE
-@_BATCH
-@_LABEL
 @_JSON
-def replay(
-    file: Path,
-    begin: str,
-    end: str,
-    table: str | None,
-    path: str | None,
-    topic: str | None,
-    *,
-    at_least_once: bool,
-    rate: float | None,
-    batch_records: int,
-    name: str | None,
-    as_json: bool,
-) -> None:
+def replay(file: Path, wanted: _RangeOptions, *, at_least_once: bool, as_json: bool) -> None:
     """Copy a range of a pipeline's records, as they are, into another topic or table, exactly once.
 
     A table gets the columns key, value, headers and the hidden ones. The same command continues a range that was interrupted.
@@ -426,26 +413,22 @@ def replay(
     from kafkalite_pipelines.backfill import replay_of
 
     described = _loaded(file)
-    sink = replay_target(described, table, path, topic, at_least_once=at_least_once)
-    chosen = label(name, "replay", table or path or topic or "")
-    _run_range(replay_of(described, chosen, sink), begin, end, rate, batch_records, as_json=as_json)
+    sink = replay_target(described, wanted.table, wanted.path, wanted.topic, at_least_once=at_least_once)
+    chosen = label(wanted.name, "replay", wanted.target)
+    _run_range(replay_of(described, chosen, sink), wanted, as_json=as_json)
 
 
-def _run_range(
-    described: Pipeline, begin: str, end: str, rate: float | None, batch_records: int, *, as_json: bool
-) -> None:
-    import dataclasses
-
+def _run_range(described: Pipeline, options: _RangeOptions, *, as_json: bool) -> None:
     from kafkalite_cli.pipeline.targets import bound
     from kafkalite_pipelines.backfill import Range, Report, run
     from kafkalite_pipelines.session import session
 
-    wanted = Range(bound(begin), bound(end))
-    largest = batch_records if rate is None else min(batch_records, max(int(rate * 10), 1))
+    wanted, rate = Range(bound(options.begin), bound(options.end)), options.rate
+    largest = options.batch_records if rate is None else min(options.batch_records, max(int(rate * 10), 1))
 
     def show(report: Report) -> None:
         if as_json:
-            click.echo(json.dumps(dataclasses.asdict(report)))
+            click.echo(json.dumps(asdict(report)))
             return
         if report.batch is None:
             click.echo("nothing to do: the range has no records, or was finished before")
