@@ -22,16 +22,25 @@ from kafkalite.coordinators.groups.decisions.members import (
     TargetEpoch,
     TargetMember,
 )
-from kafkalite.coordinators.groups.records.pairs import body_of, pair
+from kafkalite.coordinators.groups.records.pairs import pair, parsed
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 
 _CLASSIC, _GROUP, _OLD_METADATA, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _REGEX = 2, 3, 4, 5, 6, 7, 8, 16
-KEY_VERSIONS = frozenset({_GROUP, _OLD_METADATA, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _REGEX})
+#: Version of the key -> the record's wire classes.
+_KINDS = {
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    16: "ConsumerGroupRegularExpression",
+}
+KEY_VERSIONS = frozenset(_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,39 +135,25 @@ def _held(held: Held) -> list[tuple[bytes, list[int], list[int]]]:
 
 def parse(version: int, key: bytes, value: bytes | None) -> ConsumerRecord:
     """A record whose key has one of KEY_VERSIONS. Raises WireError."""
-    body = body_of(value)
-    found: Any
-    stored: Any
+    # Former brokers' metadata of partitions is not used, and its value has no class.
+    found, stored = parsed(_KINDS[version], version, key, None if version == _OLD_METADATA else value)
     record: Record
     match version:
         case 3:
-            found = decode(wire.ConsumerGroupMetadataKey, version, key)
-            stored = body and decode(wire.ConsumerGroupMetadataValue, 0, body)
             record = GroupEpoch(stored.epoch, stored.metadata_hash) if stored else GroupEpoch(None)
         case 5:
-            found = decode(wire.ConsumerGroupMemberMetadataKey, version, key)
-            stored = body and decode(wire.ConsumerGroupMemberMetadataValue, 0, body)
             record = MemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
         case 6:
-            found = decode(wire.ConsumerGroupTargetAssignmentMetadataKey, version, key)
-            stored = body and decode(wire.ConsumerGroupTargetAssignmentMetadataValue, 0, body)
             record = TargetEpoch(stored.assignment_epoch, stored.assignment_timestamp) if stored else TargetEpoch(None)
         case 7:
-            found = decode(wire.ConsumerGroupTargetAssignmentMemberKey, version, key)
-            stored = body and decode(wire.ConsumerGroupTargetAssignmentMemberValue, 0, body)
             target = {from_wire(each.topic_id): frozenset(each.partitions) for each in stored.topic_partitions} if stored else None  # fmt: skip
             record = TargetMember(found.member_id, target)
         case 8:
-            found = decode(wire.ConsumerGroupCurrentMemberAssignmentKey, version, key)
-            stored = body and decode(wire.ConsumerGroupCurrentMemberAssignmentValue, 0, body)
             record = CurrentAssignment(found.member_id, _parsed_current(found.member_id, stored) if stored else None)
         case 16:
-            found = decode(wire.ConsumerGroupRegularExpressionKey, version, key)
-            stored = body and decode(wire.ConsumerGroupRegularExpressionValue, 0, body)
             resolved = ResolvedRegex(tuple(stored.topics), stored.version, stored.timestamp) if stored else None
             record = RegexTopics(found.regular_expression, resolved)
         case _:
-            found = decode(wire.ConsumerGroupPartitionMetadataKey, version, key)
             record = OldMetadataTombstone()
     return ConsumerRecord(found.group_id, record, value is None)
 

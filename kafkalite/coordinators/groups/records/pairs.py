@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkalite.coordinators.internal_log import KeyValue
-from kafkalite.protocol.codec import encode
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import decode, encode
 from kafkalite.protocol.errors import WireError
 
 
@@ -13,8 +16,9 @@ def pair(version: int, key: object, value: object | None) -> KeyValue:
     return version.to_bytes(2) + encode(key, version), data
 
 
-def body_of(value: bytes | None) -> bytes | None:
-    """A value of version 0 without its version. Raises WireError."""
+def parsed(kind: str, version: int, key: bytes, value: bytes | None) -> tuple[Any, Any]:
+    """Key and value of a record whose wire classes are `kind` with Key and Value behind; no value: a tombstone. Raises WireError."""
     if value is not None and (len(value) < 2 or value[:2] != bytes(2)):
         raise WireError(f"a value of version {int.from_bytes(value[:2])} in __consumer_offsets")
-    return None if value is None else value[2:]
+    found = decode(getattr(wire, f"{kind}Key"), version, key)
+    return found, decode(getattr(wire, f"{kind}Value"), 0, value[2:]) if value and len(value) > 2 else None

@@ -20,15 +20,23 @@ from kafkalite.coordinators.groups.decisions.share.group import (
     ShareMember,
     ShareRecord,
 )
-from kafkalite.coordinators.groups.records.pairs import body_of, pair
+from kafkalite.coordinators.groups.records.pairs import pair, parsed
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 
 _MEMBER, _GROUP, _TARGET, _TARGET_MEMBER, _CURRENT, _SHARED = 10, 11, 12, 13, 14, 15
-KEY_VERSIONS = frozenset({_MEMBER, _GROUP, _TARGET, _TARGET_MEMBER, _CURRENT, _SHARED})
+#: Version of the key -> the record's wire classes.
+_KINDS = {
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+}
+KEY_VERSIONS = frozenset(_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +98,18 @@ def _shared(record: PartitionsWithState) -> wire.ShareGroupStatePartitionMetadat
 
 def parse(version: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
     """A record whose key has one of KEY_VERSIONS. Raises WireError."""
-    body = body_of(value)
-    found: Any
-    stored: Any
+    found, stored = parsed(_KINDS[version], version, key, value)
     record: ShareRecord
     match version:
         case 10:
-            found = decode(wire.ShareGroupMemberMetadataKey, version, key)
-            stored = body and decode(wire.ShareGroupMemberMetadataValue, 0, body)
             record = MemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
         case 11:
-            found = decode(wire.ShareGroupMetadataKey, version, key)
-            stored = body and decode(wire.ShareGroupMetadataValue, 0, body)
             record = GroupEpoch(stored.epoch, stored.metadata_hash) if stored else GroupEpoch(None)
         case 12:
-            found = decode(wire.ShareGroupTargetAssignmentMetadataKey, version, key)
-            stored = body and decode(wire.ShareGroupTargetAssignmentMetadataValue, 0, body)
             record = TargetEpoch(stored.assignment_epoch, stored.assignment_timestamp) if stored else TargetEpoch(None)
         case 13:
-            found = decode(wire.ShareGroupTargetAssignmentMemberKey, version, key)
-            stored = body and decode(wire.ShareGroupTargetAssignmentMemberValue, 0, body)
             record = TargetMember(found.member_id, _assignment(stored.topic_partitions) if stored else None)
         case 14:
-            found = decode(wire.ShareGroupCurrentMemberAssignmentKey, version, key)
-            stored = body and decode(wire.ShareGroupCurrentMemberAssignmentValue, 0, body)
             current = None
             if stored:
                 current = ShareMember(
@@ -124,8 +120,6 @@ def parse(version: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
                 )
             record = CurrentAssignment(found.member_id, current)
         case _:
-            found = decode(wire.ShareGroupStatePartitionMetadataKey, version, key)
-            stored = body and decode(wire.ShareGroupStatePartitionMetadataValue, 0, body)
             record = _parsed_shared(stored) if stored else NoSharedPartitions()
     return ShareGroupRecord(found.group_id, record, value is None)
 

@@ -22,14 +22,22 @@ from kafkalite.coordinators.groups.decisions.streams.topology import (
     Subtopology,
     Topology,
 )
-from kafkalite.coordinators.groups.records.pairs import body_of, pair
+from kafkalite.coordinators.groups.records.pairs import pair, parsed
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode
 
 _GROUP, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _TOPOLOGY = 17, 19, 20, 21, 22, 23
-KEY_VERSIONS = frozenset({_GROUP, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _TOPOLOGY})
+#: Version of the key -> the record's wire classes.
+_KINDS = {
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+}
+KEY_VERSIONS = frozenset(_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,36 +160,22 @@ def _topology(topology: Topology) -> wire.StreamsGroupTopologyValue:
 
 def parse(version: int, key: bytes, value: bytes | None) -> StreamsGroupRecord:
     """A record whose key has one of KEY_VERSIONS. Raises WireError."""
-    body = body_of(value)
-    found: Any
-    stored: Any
+    found, stored = parsed(_KINDS[version], version, key, value)
     record: StreamsRecord
     match version:
         case 17:
-            found = decode(wire.StreamsGroupMetadataKey, version, key)
-            stored = body and decode(wire.StreamsGroupMetadataValue, 0, body)
             record = _parsed_group(stored) if stored else StreamsGroupMetadata(None)
         case 19:
-            found = decode(wire.StreamsGroupMemberMetadataKey, version, key)
-            stored = body and decode(wire.StreamsGroupMemberMetadataValue, 0, body)
             record = MemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
         case 20:
-            found = decode(wire.StreamsGroupTargetAssignmentMetadataKey, version, key)
-            stored = body and decode(wire.StreamsGroupTargetAssignmentMetadataValue, 0, body)
             epoch = stored and (stored.assignment_epoch, stored.assignment_timestamp)
             record = TargetEpoch(*epoch) if epoch else TargetEpoch(None)
         case 21:
-            found = decode(wire.StreamsGroupTargetAssignmentMemberKey, version, key)
-            stored = body and decode(wire.StreamsGroupTargetAssignmentMemberValue, 0, body)
             target = TaskSets(*map(_tasks, (stored.active_tasks, stored.standby_tasks, stored.warmup_tasks))) if stored else None  # fmt: skip
             record = TargetMember(found.member_id, target)
         case 22:
-            found = decode(wire.StreamsGroupCurrentMemberAssignmentKey, version, key)
-            stored = body and decode(wire.StreamsGroupCurrentMemberAssignmentValue, 0, body)
             record = CurrentAssignment(found.member_id, _parsed_current(found.member_id, stored) if stored else None)
         case _:
-            found = decode(wire.StreamsGroupTopologyKey, version, key)
-            stored = body and decode(wire.StreamsGroupTopologyValue, 0, body)
             record = StreamsTopologyRecord(topology_of(stored) if stored else None)
     return StreamsGroupRecord(found.group_id, record, value is None)
 
