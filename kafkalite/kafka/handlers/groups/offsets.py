@@ -276,17 +276,7 @@ class OffsetHandlers:
         """
         wanted: dict[str, list[int]] = {}
         if asked is None:
-            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
-            numbers: dict[str, list[int]] = {}
-            for count, key in enumerate(list(offsets.committed), 1):
-                numbers.setdefault(key.topic, []).append(key.partition)
-                if not count % STEP:
-                    yield
-            for count, name in enumerate(sorted(numbers), 1):
-                if is_visible(name):
-                    wanted[name] = sorted(numbers[name])
-                if not count % STEP:
-                    yield
+            wanted = yield from self._visible_offsets(request, offsets)
         else:
             for topic in asked:
                 wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
@@ -299,17 +289,34 @@ class OffsetHandlers:
                 if not count % STEP:
                     yield
                 key = TopicPartition(name, index)
+                known = offsets.committed.get(key)
                 if name in request.denied.topics or not name:
                     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if name else ErrorCode.UNKNOWN_TOPIC_ID
                     partitions.append(entry(index, -1, -1, "", int(code)))
                 elif message.require_stable and offsets.is_unstable(key):
                     partitions.append(entry(index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
-                elif (known := offsets.committed.get(key)) is None or known.is_of_another(topic_id):
+                elif known is None or known.is_of_another(topic_id):
                     partitions.append(entry(index, -1, -1, "", 0))
                 else:
                     partitions.append(entry(index, known.offset, known.leader_epoch, known.metadata, 0))
             topics.append((name, partitions))
         return topics
+
+    def _visible_offsets(self, request: Request, offsets: GroupOffsets) -> Steps[dict[str, list[int]]]:
+        """The partitions with committed offsets, by topic that the client may see; sorted."""
+        is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+        numbers: dict[str, list[int]] = {}
+        for count, key in enumerate(list(offsets.committed), 1):
+            numbers.setdefault(key.topic, []).append(key.partition)
+            if not count % STEP:
+                yield
+        found: dict[str, list[int]] = {}
+        for count, name in enumerate(sorted(numbers), 1):
+            if is_visible(name):
+                found[name] = sorted(numbers[name])
+            if not count % STEP:
+                yield
+        return found
 
     async def offset_delete(self, request: Request, message: wire.OffsetDeleteRequest) -> wire.OffsetDeleteResponse:
         response = wire.OffsetDeleteResponse
