@@ -16,6 +16,7 @@ from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.env.fair_lane import FairLane
 from kafkalite.env.fair_queue import Owner
+from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import SCHEMA_TOPIC, BrokerId, LeaderEpoch, Offset
@@ -75,6 +76,7 @@ class SchemaRegistry:
         self._log: InternalLog[SubjectRegistry] = InternalLog(
             services, SCHEMA_TOPIC, self._made, self._replay, lambda _: None, lambda _: None, when_committed=True
         )
+        self._turns = Turns(services.clock.monotonic)
         self._under_way: Counter[Owner] = Counter()
         self._repeats = Repeats(services.clock.monotonic)
 
@@ -135,6 +137,11 @@ class SchemaRegistry:
         client = RegistryUser(Principal.parse(request.principal), request.client_host)
         _client.set((request.principal, request.client_host))
         access = self._services.rights.access
+        slices = Slices(self._turns, (request.principal, request.client_host))
+
+        async def pause() -> None:
+            if slices.is_over:
+                await slices.next()
 
         def may(operation: Operation, resource_type: ResourceType, name: str = "", /) -> bool:
             if resource_type is ResourceType.CLUSTER:
@@ -143,14 +150,20 @@ class SchemaRegistry:
 
         asked = rest.RestRequest(request.method, request.path, request.query, request.body.encode())
         try:
-            value = await rest.answer(registry, asked, may)
+            value = await rest.answer(registry, asked, may, pause)
         except RegistryError as error:
             return _failed(error)
         except ApiError as error:
             return SchemaRegistryResponse(int(error.code))
         if isinstance(value, rest.Raw):
             return SchemaRegistryResponse(0, 200, rest.CONTENT_TYPE, value.text)
-        return SchemaRegistryResponse(0, 200, rest.CONTENT_TYPE, json.dumps(value, ensure_ascii=False))
+        if not isinstance(value, list):
+            return SchemaRegistryResponse(0, 200, rest.CONTENT_TYPE, json.dumps(value, ensure_ascii=False))
+        parts = []
+        for each in value:
+            await pause()
+            parts.append(json.dumps(each, ensure_ascii=False))
+        return SchemaRegistryResponse(0, 200, rest.CONTENT_TYPE, f"[{', '.join(parts)}]")
 
     # --- the log ----------------------------------------------------------------------------------
 

@@ -297,7 +297,7 @@ class SubjectRegistry:
         async with self._changing:
             if mode is None and subject and subject not in self.state.modes:
                 raise errors.no_mode(subject)
-            taken = self.state.of(subject) if subject else self.state.names()
+            taken = any(map(self.state.has, [subject] if subject else self.state.versions))
             if mode == IMPORT and taken and not force:
                 raise errors.not_permitted("Cannot import since found existing subjects")
             before = self.state.mode(subject)
@@ -311,7 +311,7 @@ class SubjectRegistry:
         return mode
 
     def _check_unreferenced(self, version: Version) -> None:
-        if self.state.referenced_by(version.subject, version.version):
+        if self.state.is_referenced(version.subject, version.version):
             raise errors.is_referenced(version.subject, version.version)
 
     async def _write(self, records: Sequence[KeyValue]) -> None:

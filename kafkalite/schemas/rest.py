@@ -6,9 +6,10 @@ needs is allowed to a client that may describe it; to register a schema is to wr
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote
 
 from kafkalite.lazy_dataclass import dataclass
@@ -27,6 +28,12 @@ _MAX_LIST = 10_000
 #: Characters of the texts in one list. A text of 900 kB that has been registered for 1,000 subjects takes 2 MB of the registry's memory, and a list
 #: of them would take a thousand times as much of its node's.
 MAX_LISTED_TEXT = 8 * 2**20
+#: What is sorted at a time.
+_RUN = 1_000
+
+_T = TypeVar("_T", str, tuple[str, int])
+#: Awaited between two elements of something long: others have their turn.
+Pause = Callable[[], Awaitable[None]]
 
 
 class May(Protocol):
@@ -46,12 +53,12 @@ class RestRequest:
 RouteAnswer = Callable[["_Call"], Awaitable[Any]]
 
 
-async def answer(registry: SubjectRegistry, request: RestRequest, may: May) -> Any:
+async def answer(registry: SubjectRegistry, request: RestRequest, may: May, pause: Pause) -> Any:
     """The value of the response, for JSON; `Raw` if the response is not JSON. Raises RegistryError."""
     segments = [unquote(each) for each in request.path.strip("/").split("/")]
     for method, pattern, operation in _ROUTES:
         if method == request.method and (names := _matched(pattern, segments)) is not None:
-            return await operation(_Call(registry, request, names, may))
+            return await operation(_Call(registry, request, names, may, pause))
     if any(_matched(pattern, segments) is not None for _, pattern, _ in _ROUTES):
         raise RegistryError(405, "HTTP 405 Method Not Allowed")
     raise RegistryError(404, "HTTP 404 Not Found")
@@ -79,11 +86,14 @@ def _matched(pattern: Sequence[str], segments: Sequence[str]) -> dict[str, str] 
 class _Call:
     """One request with its parts."""
 
-    def __init__(self, registry: SubjectRegistry, request: RestRequest, names: Mapping[str, str], may: May) -> None:
+    def __init__(
+        self, registry: SubjectRegistry, request: RestRequest, names: Mapping[str, str], may: May, pause: Pause
+    ) -> None:
         self.registry = registry
         self.state = registry.state
         self.request = request
         self.names = names
+        self.pause = pause
         self._may = may
 
     # --- rights ---
@@ -104,6 +114,31 @@ class _Call:
         """Raises RegistryError 40301."""
         if not self._may(operation, ResourceType.CLUSTER):
             raise RegistryError(40301, f"not allowed: {operation.name} on the cluster")
+
+    async def visible(self, places: Iterable[tuple[str, int]], *, with_deleted: bool = True) -> AsyncIterator[Version]:
+        """The versions there that the client may see, in order."""
+        async for place in self.in_order(places):
+            found = self.state.at(place, with_deleted=with_deleted)
+            if found is not None and self.sees(found.subject):
+                yield found
+
+    async def subjects(self, *, with_deleted: bool) -> AsyncIterator[str]:
+        """The subjects that the client asks for by their prefix, and may see, in order."""
+        prefix = self.prefix()
+        async for name in self.in_order(self.state.versions):
+            if name.startswith(prefix) and self.state.has(name, with_deleted=with_deleted) and self.sees(name):
+                yield name
+
+    async def in_order(self, values: Iterable[_T]) -> AsyncIterator[_T]:
+        """As sorted(), in steps: there may be hundreds of thousands of them."""
+        given = list(values)
+        runs: list[list[_T]] = []
+        for at in range(0, len(given), _RUN):
+            await self.pause()
+            runs.append(sorted(given[at : at + _RUN]))
+        for each in heapq.merge(*runs):
+            await self.pause()
+            yield each
 
     # --- parameters ---
 
@@ -133,10 +168,10 @@ class _Call:
             raise RegistryError(404, "HTTP 404 Not Found")
         return int(text)
 
-    def page(self, values: list[Any]) -> list[Any]:
+    def bounds(self) -> slice:
         """`offset` and `limit` of a list."""
         offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
-        return values[offset : offset + (limit if limit >= 0 else _MAX_LIST)]
+        return slice(offset, offset + (limit if limit >= 0 else _MAX_LIST))
 
     def body(self) -> dict[str, Any]:
         """Raises RegistryError 422."""
@@ -229,22 +264,25 @@ async def _contexts(call: _Call) -> Any:
 
 
 async def _subjects(call: _Call) -> Any:
-    prefix = call.prefix()
-    only_deleted = call.flag("deletedOnly")
-    names = call.state.names(with_deleted=only_deleted or call.flag("deleted"))
-    if only_deleted:
-        names = [name for name in names if not call.state.of(name)]
-    return call.page([name for name in names if name.startswith(prefix) and call.sees(name)])
+    only_deleted, bounds = call.flag("deletedOnly"), call.bounds()
+    names: list[str] = []
+    async for name in call.subjects(with_deleted=only_deleted or call.flag("deleted")):
+        if len(names) >= bounds.stop:
+            break
+        if not (only_deleted and call.state.has(name)):
+            names.append(name)
+    return names[bounds]
 
 
 async def _schemas(call: _Call) -> Any:
-    prefix, with_deleted = call.prefix(), call.flag("deleted")
+    with_deleted, bounds = call.flag("deleted"), call.bounds()
     found: list[Version] = []
-    for name in call.state.names(with_deleted=with_deleted):
-        if name.startswith(prefix) and call.sees(name):
-            versions = call.state.of(name, with_deleted=with_deleted)
-            found += versions[-1:] if call.flag("latestOnly") else versions
-    listed = call.page(found)
+    async for name in call.subjects(with_deleted=with_deleted):
+        if len(found) >= bounds.stop:
+            break
+        versions = call.state.of(name, with_deleted=with_deleted)
+        found += versions[-1:] if call.flag("latestOnly") else versions
+    listed = found[bounds]
     size = sum(len(each.schema.text) for each in listed)
     if size > MAX_LISTED_TEXT and len(listed) > 1:
         text = f"{len(listed)} schemas with {size} characters, of {MAX_LISTED_TEXT} that one answer may have: ask for fewer with offset and limit, latestOnly or subjectPrefix"
@@ -252,43 +290,47 @@ async def _schemas(call: _Call) -> Any:
     return [_described(each) for each in listed]
 
 
-def _visible(call: _Call, *, with_deleted: bool = True) -> list[Version]:
+async def _visible(call: _Call, *, with_deleted: bool = True) -> list[Version]:
     """Versions with the id of the path. Raises RegistryError 40403."""
-    found = [
-        each for each in call.state.with_id(call.schema_id(), with_deleted=with_deleted) if call.sees(each.subject)
-    ]
+    places = call.state.holders.get(call.schema_id(), ())
+    found = [each async for each in call.visible(places, with_deleted=with_deleted)]
     if not found:
         raise errors.schema_not_found()
     return found
 
 
+async def _schema_of_id(call: _Call) -> Schema:
+    """Raises RegistryError 40403."""
+    async for each in call.visible(call.state.holders.get(call.schema_id(), ())):
+        return await _formatted(call, each.schema)
+    raise errors.schema_not_found()
+
+
 async def _by_id(call: _Call) -> Any:
-    schema = await _formatted(call, _visible(call)[0].schema)
-    value = _schema_value(schema)
+    value = _schema_value(await _schema_of_id(call))
     if call.flag("fetchMaxId"):
         value["maxId"] = call.state.last_id
     return value
 
 
 async def _text_by_id(call: _Call) -> Any:
-    return Raw((await _formatted(call, _visible(call)[0].schema)).text)
+    return Raw((await _schema_of_id(call)).text)
 
 
 async def _subjects_of_id(call: _Call) -> Any:
-    return sorted({each.subject for each in _visible(call, with_deleted=call.flag("deleted"))})
+    return list(dict.fromkeys([each.subject for each in await _visible(call, with_deleted=call.flag("deleted"))]))
 
 
 async def _versions_of_id(call: _Call) -> Any:
-    return [
-        {"subject": each.subject, "version": each.version} for each in _visible(call, with_deleted=call.flag("deleted"))
-    ]
+    found = await _visible(call, with_deleted=call.flag("deleted"))
+    return [{"subject": each.subject, "version": each.version} for each in found]
 
 
 async def _versions(call: _Call) -> Any:
     subject = call.subject(Operation.DESCRIBE)
     only_deleted = call.flag("deletedOnly")
     found = call.state.existing(subject, with_deleted=only_deleted or call.flag("deleted"))
-    return call.page([each.version for each in found if each.is_deleted or not only_deleted])
+    return [each.version for each in found if each.is_deleted or not only_deleted][call.bounds()]
 
 
 async def _version(call: _Call) -> Any:
@@ -306,7 +348,8 @@ async def _version_text(call: _Call) -> Any:
 async def _referenced_by(call: _Call) -> Any:
     subject = call.subject(Operation.DESCRIBE)
     version = call.state.version(subject, call.version(), with_deleted=True)
-    return sorted({each.id for each in call.state.referenced_by(subject, version.version) if call.sees(each.subject)})
+    places = call.state.referrers.get((subject, version.version), ())
+    return sorted({each.id async for each in call.visible(places, with_deleted=False)})
 
 
 async def _register(call: _Call) -> Any:

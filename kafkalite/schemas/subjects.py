@@ -58,6 +58,9 @@ class Subjects:
     versions: dict[str, dict[int, Version]] = field(default_factory=dict)
     schemas: dict[int, Schema] = field(default_factory=dict)
     ids: dict[Schema, int] = field(default_factory=dict)
+    #: Id -> (subject, version) of those that are this schema; (subject, version) -> those that refer to it.
+    holders: dict[int, dict[tuple[str, int], None]] = field(default_factory=dict)
+    referrers: dict[tuple[str, int], dict[tuple[str, int], None]] = field(default_factory=dict)
     #: (subject, version) -> the schemas among `ids` that refer to it.
     referring: dict[tuple[str, int], dict[Schema, None]] = field(default_factory=dict)
     #: Subject ("": all that have none of their own) -> level, mode.
@@ -109,7 +112,12 @@ class Subjects:
         taken = 0 if version.version in known else _VERSION_BYTES
         taken += 0 if version.id in self.schemas else _text_bytes(version.schema)
         self.room.give(topic_of(version.subject), -taken)
+        self._unlink(known.get(version.version))
         known[version.version] = version
+        place = (version.subject, version.version)
+        self.holders.setdefault(version.id, {})[place] = None
+        for reference in version.schema.references:
+            self.referrers.setdefault((reference.subject, reference.version), {})[place] = None
         self.schemas.setdefault(version.id, version.schema)
         self.ids.setdefault(version.schema, version.id)
         for reference in version.schema.references:
@@ -122,10 +130,20 @@ class Subjects:
         for schema in self.referring.pop((subject, version), ()):
             self.ids.pop(schema, None)
         known = self.versions.get(subject, {})
-        if known.pop(version, None) is not None:
+        gone = known.pop(version, None)
+        if gone is not None:
             self.room.give(topic_of(subject), _VERSION_BYTES)
+            self._unlink(gone)
         if not known:
             self.versions.pop(subject, None)
+
+    def _unlink(self, version: Version | None) -> None:
+        if version is None:
+            return
+        place = (version.subject, version.version)
+        _forget(self.holders, version.id, place)
+        for reference in version.schema.references:
+            _forget(self.referrers, (reference.subject, reference.version), place)
 
     # --- questions ---
 
@@ -151,32 +169,23 @@ class Subjects:
                 return each
         raise errors.version_not_found(number)
 
-    def names(self, *, with_deleted: bool = False) -> list[str]:
-        """Subjects that have a version."""
-        return sorted(name for name in self.versions if self.of(name, with_deleted=with_deleted))
+    def has(self, subject: str, *, with_deleted: bool = False) -> bool:
+        """Whether the subject has a version."""
+        return any(with_deleted or not each.is_deleted for each in self.versions.get(subject, {}).values())
 
-    def with_id(self, schema_id: int, *, with_deleted: bool = False) -> list[Version]:
-        """Versions that are this schema."""
-        return [
-            each
-            for name in sorted(self.versions)
-            for each in self.of(name, with_deleted=with_deleted)
-            if each.id == schema_id
-        ]
+    def at(self, place: tuple[str, int], *, with_deleted: bool = False) -> Version | None:
+        """The version with this (subject, number)."""
+        found = self.versions.get(place[0], {}).get(place[1])
+        return None if found is None or (found.is_deleted and not with_deleted) else found
 
     def registered(self, subject: str, schema: Schema, *, with_deleted: bool = False) -> Version | None:
         """The newest version of the subject that is this schema."""
         matching = [each for each in self.of(subject, with_deleted=with_deleted) if each.schema == schema]
         return matching[-1] if matching else None
 
-    def referenced_by(self, subject: str, version: int) -> list[Version]:
-        """Versions that refer to this one."""
-        return [
-            each
-            for name in self.versions
-            for each in self.of(name)
-            if any((ref.subject, ref.version) == (subject, version) for ref in each.schema.references)
-        ]
+    def is_referenced(self, subject: str, version: int) -> bool:
+        """Whether a version that is not deleted refers to this one."""
+        return any(self.at(place) is not None for place in self.referrers.get((subject, version), ()))
 
     def has_room(self, subject: str, schema: Schema) -> bool:
         """Whether the subject may have one more version, which is this schema."""
@@ -191,6 +200,13 @@ class Subjects:
 
     def next_version(self, subject: str) -> int:
         return max(self.versions.get(subject, {}), default=0) + 1
+
+
+def _forget(places: dict[Any, dict[tuple[str, int], None]], key: object, place: tuple[str, int]) -> None:
+    held = places.get(key, {})
+    held.pop(place, None)
+    if not held:
+        places.pop(key, None)
 
 
 def _text_bytes(schema: Schema) -> int:

@@ -27,6 +27,8 @@ class Api:
         self.fails = False
         #: Awaited where a schema is parsed or compared.
         self.parsing: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
+        #: How often others had their turn.
+        self.pauses = 0
 
         async def append(records: Sequence[KeyValue]) -> None:
             await asyncio.sleep(0)
@@ -49,8 +51,11 @@ class Api:
         def may(operation: Operation, resource_type: ResourceType, name: str = "", /) -> bool:
             return (operation, name) not in self.denied
 
+        async def pause() -> None:
+            self.pauses += 1
+
         try:
-            return await rest.answer(self.registry, rest.RestRequest(method, path, query, raw), may)
+            return await rest.answer(self.registry, rest.RestRequest(method, path, query, raw), may, pause)
         except RegistryError as error:
             return error.code
 

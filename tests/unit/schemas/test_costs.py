@@ -11,8 +11,11 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from kafkalite.schemas.formats import parse
-from kafkalite.schemas.schema import Import, InvalidSchema
+from kafkalite.schemas.schema import Import, InvalidSchema, Reference, Schema
+from kafkalite.schemas.subjects import Version, version_record
+from kafkalite.security.acl import Operation
 from tests.support.calls import calls
+from tests.support.schema_api import Api
 
 
 def parsing(value: Any) -> int:
@@ -140,3 +143,55 @@ def test_patterns_are_checked_as_long_as_that_costs_little(monkeypatch: pytest.M
     assert 100 < len(compiled) < 500
     with pytest.raises(InvalidSchema, match="'regex'"):
         parse("JSON", json.dumps({"patternProperties": {"(": {}}}))
+
+
+def filled(count: int) -> Api:
+    """A subject for each of so many schemas, and one that refers to the first."""
+    api = Api()
+    state = api.registry.state
+    for number in range(count):
+        state.replay(*version_record(Version(f"t{number}", 1, number + 1, Schema("AVRO", f'"{number}"'))))
+    referring = Schema("AVRO", '"int"', (Reference("n", "t0", 1),))
+    state.replay(*version_record(Version("z", 1, count + 1, referring)))
+    return api
+
+
+def asked(api: Api, target: str) -> Any:
+    """What a request that waits for nothing gets."""
+    try:
+        api("GET", target).send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("it waits")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/schemas/ids/1", {"schema": '"0"'}),
+        ("/schemas/ids/1/subjects", ["t0"]),
+        ("/schemas/ids/1/versions", [{"subject": "t0", "version": 1}]),
+        ("/subjects/t0/versions/1/referencedby", 1),
+    ],
+)
+def test_a_schema_is_found_without_a_look_at_all_others(target: str, expected: Any) -> None:
+    """With 50,000 versions each of them held the coordinator's loop for 50 to 270 ms, and every reader asks for the first."""
+
+    def cost(count: int) -> int:
+        api = filled(count)
+        found = asked(api, target)
+        assert found == ([count + 1] if expected == 1 else expected)
+        return calls(lambda: asked(api, target))
+
+    assert cost(300) == cost(3)
+
+
+def test_lists_are_made_in_steps() -> None:
+    """A list of 200,000 subjects held the coordinator's loop for seconds."""
+    api = filled(2_500)
+    names = sorted(["z", *(f"t{number}" for number in range(2_500))])
+    assert asked(api, "/subjects") == names
+    assert api.pauses >= 2_500
+    api.denied.add((Operation.DESCRIBE, names[1]))
+    assert asked(api, "/subjects?offset=1&limit=2") == names[2:4]
+    assert [each["subject"] for each in asked(api, "/schemas?limit=2&subjectPrefix=t2")] == ["t2", "t20"]
