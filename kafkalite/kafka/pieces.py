@@ -62,7 +62,7 @@ CUTS = {
     "IncrementalAlterConfigs": Cut(_one("resources", "responses"), key="resource_name"),
     "CreatePartitions": Cut(_one("topics", "results"), is_unique=True),
     "DeleteGroups": Cut(_one("groups_names", "results"), key=""),
-    "DescribeProducers": Cut(_one("topics", "topics", "partition_indexes", "partitions")),
+    "DescribeProducers": Cut(_one("topics", "topics", "partition_indexes", "partitions"), is_unique=True),
     "DescribeTransactions": Cut(_one("transactional_ids", "transaction_states"), key=""),
     "CreateAcls": Cut(_one("creations", "results"), key=""),
     "DeleteAcls": Cut(_one("filters", "filter_results"), key=""),

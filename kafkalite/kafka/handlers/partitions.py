@@ -126,9 +126,14 @@ class PartitionHandlers:
     ) -> Steps[wire.DescribeProducersResponse]:
         response = wire.DescribeProducersResponse
         topics = []
+        # One that is named twice is described once: it may have ten thousand producers.
+        named: set[tuple[str, int]] = set()
         for topic in message.topics:
             partitions = []
-            for index in topic.partition_indexes:
+            for index in dict.fromkeys(topic.partition_indexes):
+                if (topic.name, index) in named:
+                    continue
+                named.add((topic.name, index))
                 if not is_topic_name(topic.name):
                     code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
                     partitions.append(response.PartitionResponse(index, code, TOPIC_NAME_RULE))

@@ -23,6 +23,7 @@ from kafkalite.kafka.stepped import STEP
 from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import codec, wire
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 
 from .conftest import Broker, batch, produce
 from .rights import counted_turns
@@ -177,6 +178,12 @@ async def test_producers_of_a_partition(make_broker: Any, monkeypatch: pytest.Mo
     answer = await client.ask(request([request.TopicRequest("t", [0])]), 0)
     assert len(answer.topics[0].partitions[0].active_producers) == 2 * STEP + 1
     assert len(turns) >= 2, "a step for each hundred"  # others may take turns, too
+    # One of 10,000 producers that was named 500 times took gigabytes.
+    answer = await client.ask(request([request.TopicRequest("t", [0, 0]), request.TopicRequest("t", [0])]), 0)
+    assert [len(topic.partitions) for topic in answer.topics] == [1, 0]
+    many = [request.TopicRequest("t", [0] * (ELEMENTS_AT_ONCE + 1))]
+    answer = await client.ask(request(many), 0)
+    assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
 
 
 @pytest.mark.parametrize("version", range(5))
