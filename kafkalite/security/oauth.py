@@ -67,23 +67,29 @@ class TokenChecker:
         self._now = now
         self._text = ""
         self._parsed: Any = None
+        #: Why there are no keys.
+        self._wrong = "the keys could not be read yet"
 
     def load(self) -> None:
-        """Parse the keys. Raises ConfigError: they cannot be used, or the package is missing."""
+        """Parse the keys. Raises ConfigError: there are none that can be used, or the package is missing."""
         try:
-            from joserfc.jwk import KeySet  # an extra, loaded only where OAUTHBEARER is used
+            import joserfc.jwk  # noqa: F401 - an extra, loaded only where OAUTHBEARER is used
         except ImportError:
             raise ConfigError("OAUTHBEARER needs the package joserfc: pip install kafkalite[oauth]") from None
         text = self._keys()
-        if text == self._text and self._parsed is not None:
-            return  # also if it cannot be used: that was reported when it came, and the keys of before hold
-        self._text = text
-        if not text:
-            raise ConfigError("sasl.oauthbearer.jwks.endpoint.url: the keys could not be read yet")
-        try:
-            self._parsed = KeySet.import_key_set(json.loads(text))
-        except Exception as error:  # noqa: BLE001 - whatever a malformed set makes of the package
-            raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: no JWK set: {error}") from None
+        if text != self._text:
+            self._text = text
+            try:
+                self._parsed = _key_set(json.loads(text))
+            except Exception as error:  # noqa: BLE001 - whatever a malformed set makes of the package
+                self._wrong = f"no JWK set: {error}"
+                raise self._error() from None
+        if self._parsed is None:
+            raise self._error()
+        # The keys of before hold if those that came last cannot be used: that was reported when they came.
+
+    def _error(self) -> ConfigError:
+        return ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {self._wrong}")
 
     def check(self, token: str) -> Bearer:
         """Raises AuthenticationFailed, without the token."""
@@ -113,6 +119,22 @@ class TokenChecker:
             raise AuthenticationFailed(f"the token has no {rules.name_claim} or no exp")
         # An issuer may write a number that no float and no field of 64 bits can hold.
         return Bearer(user.strip(), max(0.0, min(expires, now + _MAX_LIFETIME_S) - now))
+
+
+def _key_set(value: Any) -> Any:
+    """Those of its keys that can be used: an issuer may add one of a kind that is not known here (RFC 7517, 5). Raises if there are none."""
+    from joserfc.jwk import JWKRegistry, KeySet
+
+    keys: list[Any] = []
+    wrong: Exception = ValueError("it has no keys")
+    for each in value["keys"]:
+        try:
+            keys.append(JWKRegistry.import_key(each))
+        except Exception as error:  # noqa: BLE001 - whatever a malformed key makes of the package
+            wrong = error
+    if not keys:
+        raise wrong
+    return KeySet(keys)
 
 
 class OAuthServer:

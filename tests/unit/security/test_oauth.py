@@ -155,6 +155,37 @@ def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> 
         checker.check(token())
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"kty": "EC", "crv": "P-999", "x": "AA", "y": "AA"}, id="another curve"),
+        pytest.param({"kty": "RSA", "n": "AQAB", "e": "AQAB"}, id="out of range"),
+        pytest.param({"kty": "RSA", "x5c": ["AA"]}, id="a member is missing"),
+        pytest.param("AA", id="no key"),
+    ],
+)
+def test_a_key_that_cannot_be_used_leaves_the_others(other: object) -> None:
+    """RFC 7517, 5. With one such key of the issuer nobody could log in."""
+    keys = json.dumps({"keys": [other, KEY.as_dict(private=False)]})
+    assert TokenChecker(RULES, lambda: keys, lambda: float(NOW)).check(token()).user == "alice"
+
+
+def test_keys_that_cannot_be_used_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each token of anybody had a node read a megabyte again."""
+    read: list[str] = []
+
+    def loaded(text: str) -> object:
+        read.append(text)
+        return {"keys": []}
+
+    monkeypatch.setattr("kafkalite.security.oauth.json.loads", loaded)
+    checker = TokenChecker(RULES, lambda: '{"keys": []}', lambda: float(NOW))
+    for _ in range(3):
+        with pytest.raises(ConfigError, match="it has no keys"):
+            checker.load()
+    assert len(read) == 1
+
+
 def test_without_keys_nobody_comes_in() -> None:
     with pytest.raises(AuthenticationFailed):
         TokenChecker(RULES, lambda: "", lambda: float(NOW)).check(token())
