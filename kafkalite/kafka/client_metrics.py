@@ -81,8 +81,8 @@ class ClientMetrics:
         *,
         is_last: bool,
         is_readable: bool = True,
-    ) -> None:
-        """Raises ApiError if this push is not taken. `is_readable`: its codec is one of ours."""
+    ) -> bool:
+        """Whether any of its numbers are asked for. Raises ApiError if this push is not taken. `is_readable`: its codec is one of ours."""
         now = self._now_ms()
         known = self._known(key, client)
         try:
@@ -109,6 +109,7 @@ class ClientMetrics:
         if is_last:  # nothing of it is shown any more
             self._instances.keep(key, lambda series: False)
         self.pushes += 1
+        return bool(known.subscription.metrics) and not is_last
 
     def took(self, key: InstanceKey, points: Iterable[Point]) -> None:
         """The numbers of a push that was taken: sums add up, gauges replace what was there."""

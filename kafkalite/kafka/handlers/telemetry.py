@@ -57,10 +57,10 @@ class TelemetryHandlers:
         key, client = _key(request, instance_id), _client(request, instance_id)
         data = message.metrics
         is_readable = not message.compression_type or message.compression_type in _CODECS
-        self._metrics.check_push(
+        is_wanted = self._metrics.check_push(
             key, client, message.subscription_id, len(data), is_last=message.terminating, is_readable=is_readable
         )
-        if data:
+        if data and is_wanted:
             work = partial(_read, message.compression_type, data)
             points, seconds = await request.connection.listener.lane.run(request.connection.owner, work)
             if request.throttle is not None:

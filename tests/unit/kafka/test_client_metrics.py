@@ -260,3 +260,14 @@ async def test_a_client_asks_and_pushes(broker: Broker) -> None:
         bytes(16), again.subscription_id, terminating=False, compression_type=0, metrics=b""
     )
     assert (await client.ask(nobody, 0)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_what_nobody_asks_for_is_not_read(broker: Broker) -> None:
+    """By default nobody asks for metrics, and any client could have a thread read megabytes, under an id of its choice each time."""
+    client: FrameClient = await broker.client()
+    found = await client.ask(wire.GetTelemetrySubscriptionsRequest(), 0)
+    assert list(found.requested_metrics) == []
+    push = wire.PushTelemetryRequest(
+        found.client_instance_id, found.subscription_id, terminating=False, compression_type=1, metrics=b"no gzip"
+    )
+    assert (await client.ask(push, 0)).error_code == 0
