@@ -28,6 +28,15 @@ _REFUSED = {"Produce": range(3)}
 #: it makes a consumer's lag negative, and Kafka Streams then waits for the partition's next record.
 _IN_TURN = frozenset({"ListOffsets", "OffsetForLeaderEpoch", "OffsetFetch"})
 
+#: They change nothing: one whose client is gone is given up.
+_READ_ONLY = frozenset({
+    "ListOffsets", "Metadata", "OffsetFetch", "DescribeGroups", "ListGroups", "DescribeConfigs", "DescribeCluster",
+    "DescribeLogDirs", "DescribeAcls", "DescribeClientQuotas", "DescribeProducers", "DescribeTransactions",
+    "ListTransactions", "DescribeUserScramCredentials", "ListPartitionReassignments", "DescribeTopicPartitions",
+    "ListConfigResources", "ConsumerGroupDescribe", "StreamsGroupDescribe", "ShareGroupDescribe",
+    "DescribeShareGroupOffsets", "DescribeDelegationToken",
+})  # fmt: skip
+
 
 def is_served(name: str, version: int) -> bool:
     """Whether an advertised version of the API `name` is served (rather than refused)."""
@@ -64,5 +73,6 @@ def make_apis(
             recall=recall.get(name),
             in_place=in_place.get(name, ELEMENTS_AT_ONCE),
             is_in_turn=name in _IN_TURN,
+            is_read_only=name in _READ_ONLY,
         )
     return table

@@ -55,6 +55,8 @@ class OfferedApi:
     recall: Recall | None = None
     #: It is started when all requests before it on its connection have been answered (Kafka serves all requests so).
     is_in_turn: bool = False
+    #: It changes nothing: its steps end when its client is gone.
+    is_read_only: bool = False
 
     @property
     def response_name(self) -> str:

@@ -22,16 +22,14 @@ _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
 #: Elements per step.
 STEP = 100
-#: APIs whose names begin or end so change nothing.
-_QUESTIONS = ("Describe", "List", "Metadata", "OffsetFetch")
 
 
 def answer(request: Request, message: Any, steps: Steps[Any]) -> None:
     """Answer with what the steps return. If one turn is not enough, the requests behind it on its connection wait."""
     connection = request.connection
     assert request.api is not None
-    if request.api.name.startswith(_QUESTIONS) or request.api.name.endswith(_QUESTIONS):
-        _answer_question(request, refusing(request, message, request.while_read(steps)))
+    if request.api.is_read_only:
+        _answer_read_only(request, refusing(request, message, request.while_read(steps)))
         return
     is_held = is_over = False
 
@@ -49,7 +47,7 @@ def answer(request: Request, message: Any, steps: Steps[Any]) -> None:
         connection.hold_requests()
 
 
-def _answer_question(request: Request, steps: Steps[Any]) -> None:
+def _answer_read_only(request: Request, steps: Steps[Any]) -> None:
     connection = request.connection
     try:
         next(steps)
