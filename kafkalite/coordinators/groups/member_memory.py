@@ -8,7 +8,9 @@ from typing import Any
 from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
+from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
+from kafkalite.coordinators.groups.decisions.streams.members import Task
 from kafkalite.coordinators.groups.decisions.streams.topology import Topology
 from kafkalite.coordinators.groups.partition import GroupEntry
 from kafkalite.security.fair_room import FairRoom
@@ -22,6 +24,8 @@ _COUNT_SHARE = 50
 _MOST_USERS = 10_000
 #: What a string takes beside its characters, and a part of a topology beside its name.
 _STRING_BYTES, _PART_BYTES = 60, 150
+#: What the offset of one task takes.
+_OFFSET_BYTES = 250
 #: What a group takes beside its members: a name costs its client nothing.
 _GROUP_BYTES = 2_700
 
@@ -82,6 +86,7 @@ def bytes_by_user(entries: Iterable[GroupEntry]) -> dict[str, int]:
             take(entry.user, host, sum(8 * len(each.topics) for each in entry.consumer.regexes.values()))
         if entry.streams is not None and entry.streams.topology is not None:
             take(entry.user, host, topology_bytes(entry.streams.topology))
+            take(entry.user, host, sum(map(_offsets_bytes, entry.streams.task_offsets.values())))
     return taken
 
 
@@ -111,7 +116,22 @@ def more_bytes(entry: GroupEntry | None, said: Said) -> int:
     more = group_bytes(entry) + max(0, _said_bytes(said, known) - (0 if known is None else _said_bytes(known)))
     if isinstance(said, StreamsHeartbeat) and said.topology is not None and (group is None or not group.members):
         more += topology_bytes(said.topology)
+    if isinstance(said, StreamsHeartbeat) and entry is not None and entry.streams is not None:
+        more += _more_offsets_bytes(entry.streams, said)
     return more
+
+
+def _more_offsets_bytes(group: StreamsGroup, said: StreamsHeartbeat) -> int:
+    """Those of tasks that there are not are not kept."""
+    configured = group.configured
+    tasks = 0 if configured is None else sum(each.tasks for each in configured.subtopologies)
+    known = group.task_offsets.get(said.member_id, ({}, {}))
+    pairs = zip((said.offsets, said.end_offsets), known, strict=True)
+    return max(0, _OFFSET_BYTES * sum(min(tasks, len(new)) - len(before) for new, before in pairs if new is not None))
+
+
+def _offsets_bytes(offsets: Iterable[Mapping[Task, int]]) -> int:
+    return _OFFSET_BYTES * sum(map(len, offsets))
 
 
 def _said_bytes(*sources: object) -> int:

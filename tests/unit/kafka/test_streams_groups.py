@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.coordination.topic_configs import GROUPS
+from kafkalite.coordinators.groups import member_memory
 from kafkalite.coordinators.groups.streams import descriptions, groups
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC
@@ -15,7 +16,7 @@ from kafkalite.protocol import wire
 
 from .conftest import Broker, FrameClient
 from .coordinator_requests import coordinator, move
-from .rights import client_of
+from .rights import client_of, counted_turns
 
 _HEARTBEAT_S = 0.01
 _REQUEST = wire.StreamsGroupHeartbeatRequest
@@ -179,6 +180,31 @@ async def test_offsets_of_tasks_that_there_are_not_are_not_kept(broker: Broker) 
     [shown] = (await described(client)).members
     for each in (shown.task_offsets, shown.task_end_offsets):
         assert [(one.subtopology_id, one.partition, one.offset) for one in each] == [("0", 1, 5)]
+
+
+async def test_offsets_of_tasks_take_memory(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of thousands of members could say those of all tasks, which took gigabytes."""
+    client = await started(broker)
+    member = Member(client, "m")
+    await settled(member, count=4)
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 350_000)
+    monkeypatch.setattr(member_memory, "_OFFSET_BYTES", 100_000)
+    monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
+    monkeypatch.setattr(member_memory, "_COUNT_SHARE", 0)
+    said = [_REQUEST.TaskOffset("0", 0, 5), _REQUEST.TaskOffset("0", 1, 5), _REQUEST.TaskOffset("1", 0, 5)]
+    for _ in range(5):  # it says what is known
+        assert not (await member.beat(task_offsets=said)).error_code
+    assert (await member.beat(task_end_offsets=said)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert not (await member.beat(task_offsets=said[:1], task_end_offsets=said[:1])).error_code
+
+
+async def test_a_group_is_described_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members with ten thousand offsets each held the loop for seconds."""
+    client = await started(broker)
+    await settled(Member(client, "m1"), Member(client, "m2"), count=4)
+    turns = counted_turns(monkeypatch)
+    assert [each.member_id for each in (await described(client)).members] == ["m1", "m2"]
+    assert len(turns) >= 4, "of two subtopologies and two members"
 
 
 async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:

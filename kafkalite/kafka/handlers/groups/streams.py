@@ -11,7 +11,7 @@ from kafkalite.coordinators.groups.decisions.streams.endpoints import EndpointPa
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.members import StreamsMember, Task, TaskSets, by_subtopology
-from kafkalite.coordinators.groups.decisions.streams.topology import InternalTopic
+from kafkalite.coordinators.groups.decisions.streams.topology import Configured, InternalTopic, Topology
 from kafkalite.coordinators.groups.records.streams import topology_of
 from kafkalite.coordinators.groups.streams.descriptions import Description
 from kafkalite.coordinators.groups.streams.groups import StreamsAnswer
@@ -128,20 +128,18 @@ class StreamsGroupHandlers:
                 what = "not found" if entry is None else "is not a streams group"
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
             group = entry.streams
-            named = group.topology.named_topics() if group.topology is not None else ()
+            # What is shown is what was checked: there are turns of the loop in between.
+            topology, configured, known = group.topology, group.configured, list(group.members.values())
+            named = topology.named_topics() if topology is not None else ()
             yield from check_visible(self._access, request, [named])
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
-        answer = described(
-            0,
-            None,
-            group_id,
-            group.state.value,
-            group.epoch,
-            group.target_epoch,
-            _topology(group),
-            [_member(group, member) for _, member in sorted(group.members.items())],
-        )
+        shown = yield from _topology(topology, configured)
+        members = []
+        for member in sorted(known, key=lambda each: each.member_id):
+            members.append(_member(group, member))
+            yield
+        answer = described(0, None, group_id, group.state.value, group.epoch, group.target_epoch, shown, members)
         answer.assignor_name = STICKY
         if message.include_authorized_operations:
             answer.authorized_operations = self._access.authorized_operations(request, ResourceType.GROUP, group_id)
@@ -234,9 +232,11 @@ def _endpoint(served: EndpointPartitions) -> wire.StreamsGroupHeartbeatResponse.
     )
 
 
-def _topology(group: StreamsGroup) -> wire.StreamsGroupDescribeResponse.Topology | None:
+def _topology(
+    topology: Topology | None, configured: Configured | None
+) -> Steps[wire.StreamsGroupDescribeResponse.Topology | None]:
     response = wire.StreamsGroupDescribeResponse
-    if group.topology is None:
+    if topology is None:
         return None
 
     def infos(topics: Iterable[InternalTopic]) -> list[wire.StreamsGroupDescribeResponse.TopicInfo]:
@@ -251,18 +251,19 @@ def _topology(group: StreamsGroup) -> wire.StreamsGroupDescribeResponse.Topology
         ]
 
     # As it was sent, until its topics are there: without a list Java's Admin fails.
-    configured = group.configured.subtopologies if group.configured is not None else ()
-    subtopologies = [
-        response.Subtopology(
-            each.subtopology_id,
-            sorted(each.source_topics),
-            sorted(each.repartition_sinks),
-            infos(each.changelogs),
-            infos(each.repartition_sources),
+    subtopologies = []
+    for each in (configured.subtopologies if configured is not None else ()) or topology.subtopologies:
+        subtopologies.append(
+            response.Subtopology(
+                each.subtopology_id,
+                sorted(each.source_topics),
+                sorted(each.repartition_sinks),
+                infos(each.changelogs),
+                infos(each.repartition_sources),
+            )
         )
-        for each in configured or group.topology.subtopologies
-    ]
-    return response.Topology(group.topology.epoch, subtopologies)
+        yield
+    return response.Topology(topology.epoch, subtopologies)
 
 
 def _member(group: StreamsGroup, member: StreamsMember) -> wire.StreamsGroupDescribeResponse.Member:
