@@ -163,6 +163,8 @@ class BrokerInfo:
     http: str = ""
     #: All its log directories are cordoned: it takes no new replicas (KIP-1066).
     is_cordoned: bool = False
+    #: The version of kafkalite that it runs; empty: it does not name it.
+    release: str = ""
 
     @property
     def may_lack_records(self) -> bool:

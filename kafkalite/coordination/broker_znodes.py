@@ -22,6 +22,7 @@ from kafkalite.model import (
 
 #: Of the logs that a registration names as missing.
 _MISSING_BYTES = 512 * 1024
+_RELEASE = re.compile(r"[A-Za-z0-9.+!_-]{1,64}")
 _CONSOLE = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,255}):[0-9]{1,5}")
 #: Of the replicas that a registration names as doubtful. Those beyond it refuse to lead, which is slower.
 DOUBTFUL_BYTES = 256 * 1024
@@ -58,6 +59,8 @@ class BrokerZnode:
     http: str = ""
     #: Ours: all its log directories are cordoned.
     is_cordoned: bool = False
+    #: Ours: the version of kafkalite that it runs.
+    release: str = ""
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it has no RPC endpoint (a Kafka broker, not one of ours)."""
@@ -79,6 +82,7 @@ class BrokerZnode:
             self.features,
             self.http,
             self.is_cordoned,
+            self.release,
         )
 
 
@@ -112,6 +116,8 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["elr"] = True
     if broker.is_cordoned:
         value["cordoned"] = True
+    if broker.release:
+        value["release"] = broker.release
     features = {
         **dict(broker.features),
         ELR_FEATURE: int(broker.keeps_elr),
@@ -150,8 +156,9 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         transaction_version=features.get(TRANSACTION_FEATURE, 0),
         protocols=_protocols(reader),
         features=tuple((name, level) for name, level in sorted(features.items()) if name not in _NAMED_FEATURES),
-        http=_console(reader),
+        http=_matching(reader, "http_endpoint", _CONSOLE),
         is_cordoned=reader.fields.get("cordoned") is True,
+        release=_matching(reader, "release", _RELEASE),
     )
 
 
@@ -217,7 +224,7 @@ def _endpoint(reader: JsonReader) -> Endpoint | None:
     return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def _console(reader: JsonReader) -> str:
-    """Browsers follow it: what is not the URL of a host and a port is left out. A broker is not refused for it."""
-    url = reader.fields.get("http_endpoint")
-    return url if isinstance(url, str) and _CONSOLE.fullmatch(url) else ""
+def _matching(reader: JsonReader, field_name: str, pattern: re.Pattern[str]) -> str:
+    """What people see and browsers follow: anything else is left out. A broker is not refused for it."""
+    text = reader.fields.get(field_name)
+    return text if isinstance(text, str) and pattern.fullmatch(text) else ""

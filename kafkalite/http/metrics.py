@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kafkalite import __version__
 from kafkalite.controller.stats import FailoverPhases
 from kafkalite.coordination.coordinator import SessionState
 from kafkalite.lazy_dataclass import dataclass
@@ -124,6 +125,7 @@ METRICS = (
     Spec("kafka_server_sessionexpirelistener_zookeeperdisconnects", COUNTER, "Connections to ZooKeeper lost"),
     Spec("kafka_server_sessionexpirelistener_zookeeperexpires", COUNTER, "ZooKeeper sessions that expired"),
     Spec("kafka_server_sessionexpirelistener_sessionstate", GAUGE, "1 for the present state of the ZooKeeper session", ("state",)),
+    Spec("kafkalite_build_info", GAUGE, "Always 1; the label says which version of kafkalite the node runs", ("version",)),
     Spec("kafkalite_session_lease_seconds", GAUGE, "Time for which the ZooKeeper session is guaranteed to exist; negative: time since the lease ended"),
     Spec("kafkalite_zookeeper_silent_seconds", GAUGE, "Time since the last response of ZooKeeper"),
     Spec("kafkalite_zookeeper_away", GAUGE, "1 while ZooKeeper does not answer: `admin health` says zookeeper.away"),
@@ -400,6 +402,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield single("kafkalite_session_lease_seconds", session.lease_left())
         yield single("kafkalite_zookeeper_silent_seconds", max(session.silent_s(), 0.0))
         yield single("kafkalite_zookeeper_away", float(session.away_s() is not None))
+        yield labelled("kafkalite_build_info", [((__version__,), 1.0)])
 
 
 def _by_label(values: Mapping[str, float]) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -177,6 +177,7 @@ class Overview:
                 problems=reported.problems if isinstance(reported, HealthResponse) else (),
                 error=error,
                 http=broker.http,
+                release=broker.release,
             )
         self._brokers = found
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from kafkalite import __version__
 from kafkalite.config import advertised_rpc, console_url, kafka_listeners
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination import registration
@@ -204,6 +205,7 @@ class ClusterMembership:
             features=registered(),
             http=console_url(self._settings.now, self._endpoints["http"].port) if "http" in self._endpoints else "",
             is_cordoned=self._logs.pool.is_cordoned,
+            release=__version__,
         )
 
     async def record_stop(self, number: int) -> bool:

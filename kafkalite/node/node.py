@@ -12,6 +12,7 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkalite import __version__
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.disk_healing import ReplicaSelfHealing
 from kafkalite.admin.tokens import TokenAdmin
@@ -346,7 +347,11 @@ class Node:
             await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
             if starting.done() and not starting.cancelled() and starting.exception() is None:
                 self.ready.set()
-                _log.info("node.ready", **{name: str(endpoint) for name, endpoint in self.endpoints.items()})
+                _log.info(
+                    "node.ready",
+                    version=__version__,
+                    **{name: str(endpoint) for name, endpoint in self.endpoints.items()},
+                )
                 await waiting
             clean = self._fatal is None and self.ready.is_set() and not self._is_discarded
         finally:

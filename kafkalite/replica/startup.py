@@ -188,6 +188,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
             info.listeners,
             info.features,
             info.http,
+            info.release,
         )
         for broker_id, info in brokers.items()
     )

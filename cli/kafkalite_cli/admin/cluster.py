@@ -24,7 +24,7 @@ _UNREACHABLE = "broker.unreachable"
 @click.command("describe-cluster")
 @client_options
 async def describe_cluster(cli: Invocation) -> None:
-    """Brokers and controller.
+    """Brokers with their addresses and versions, and the controller.
 
     Example:
 
@@ -48,12 +48,13 @@ async def describe_cluster(cli: Invocation) -> None:
             str(Endpoint(b.kafka_host, b.kafka_port)) if b.kafka_port >= 0 else "",
             b.http,
             b.rack or "",
+            b.release,
             b.broker_epoch,
             "controller" if b.broker_id == answer.controller_id else "",
         )
         for b in sorted(answer.brokers, key=lambda broker: broker.broker_id)
     ]
-    out.table("", ("broker", "rpc", "kafka", "console", "rack", "broker epoch", "role"), rows)
+    out.table("", ("broker", "rpc", "kafka", "console", "rack", "version", "broker epoch", "role"), rows)
 
 
 @click.command("health")

@@ -46,6 +46,7 @@ def wire_broker(info: BrokerInfo) -> Broker:
         info.listeners,
         info.features,
         info.http,
+        info.release,
     )
 
 

@@ -123,6 +123,8 @@ class BrokerStatus:
     broker_state: str = "active"
     #: The URL of its console; empty: it has none, or is older than this field.
     http: str = ""
+    #: The version of kafkalite that it runs; empty: it is older than this field.
+    release: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ class Broker:
     features: tuple[tuple[str, int], ...] = ()
     #: The URL of its console, http://host:port; empty: it has none, or it or the controller is older than this field.
     http: str = ""
+    #: The version of kafkalite that it runs; empty: it or the controller is older than this field.
+    release: str = ""
 
     def feature_level(self, name: str) -> int:
         """The highest level of a feature that it knows; 0: it does not know the feature."""

@@ -71,12 +71,13 @@ GOLDEN = [
         "broker",
         broker_znodes.encode_broker(
             BrokerZnode("h", 9092, timestamp_ms=5, endpoints=("A://h:9092",), rpc=Endpoint("h", 9192), rack="r",
-                        protocols={"A": "SSL"}, http="https://h:9292")
+                        protocols={"A": "SSL"}, http="https://h:9292", release="0.2.0")
         ),
         (b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5","endpoints":["A://h:9092"],'
-        b'"listener_security_protocol_map":{"A":"SSL"},"rpc_endpoint":"h:9192","http_endpoint":"https://h:9292","rack":"r"}'),
+        b'"listener_security_protocol_map":{"A":"SSL"},"rpc_endpoint":"h:9192","http_endpoint":"https://h:9292","rack":"r",'
+        b'"release":"0.2.0"}'),
         BrokerZnode("h", 9092, 5, -1, 5, ("A://h:9092",), Endpoint("h", 9192), "r", protocols={"A": "SSL"},
-                    http="https://h:9292"),
+                    http="https://h:9292", release="0.2.0"),
     ),
     (
         "broker",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite import __version__
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.config import advertised_rpc, broker_config, console_url, kafka_listeners
@@ -167,6 +168,7 @@ async def test_other_nodes_name_the_address_for_browsers(tmp_path: Path) -> None
             status = await client.call_any(StatusRequest(), timeout_s=150)
             assert isinstance(status, StatusResponse)
             assert {each.broker_id: each.http for each in status.brokers}[BrokerId(1)] == url
+            assert {each.release for each in (*brokers, *status.brokers)} == {__version__}
 
 
 @pytest.mark.parametrize(
@@ -175,6 +177,12 @@ async def test_other_nodes_name_the_address_for_browsers(tmp_path: Path) -> None
 def test_a_registration_with_another_address_for_browsers_is_read_without_it(url: object) -> None:
     data = json.dumps({"version": 5, "host": "h", "port": 1, "rpc_endpoint": "h:2", "http_endpoint": url}).encode()
     assert decode_broker(data).info(BrokerId(1), BrokerEpoch(1)).http == ""
+
+
+@pytest.mark.parametrize("release", ["<b>", "", "1 2", "1" * 65, "1\n", 7, None])
+def test_a_registration_with_something_else_for_a_version_is_read_without_it(release: object) -> None:
+    data = json.dumps({"version": 5, "host": "h", "port": 1, "rpc_endpoint": "h:2", "release": release}).encode()
+    assert decode_broker(data).info(BrokerId(1), BrokerEpoch(1)).release == ""
 
 
 @pytest.mark.parametrize(

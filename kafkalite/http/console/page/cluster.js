@@ -69,7 +69,7 @@ function drawCluster(s) {
   table("brokers", [
     ["id", "n", b => b.http ? elsewhere(String(b.broker_id), b.http) : String(b.broker_id)],
     ["state", "wrap tight", b => brokerState(b, s.controller_id)],
-    ["Kafka", "wide", b => b.kafka || "–"], ["RPC", "wide", b => b.rpc || "–"], ["rack", "short wide", b => b.rack || "–"],
+    ["Kafka", "wide", b => b.kafka || "–"], ["RPC", "wide", b => b.rpc || "–"], ["rack", "short wide", b => b.rack || "–"], ["version", "short wide", b => b.release || "–"],
     ["leads", "n", b => count(b.leaders)], ["replicas", "n", b => count(b.replicas)],
     ["not in sync", "n", b => b.out_of_sync ? [count(b.out_of_sync), "warn"] : "0"],
     ["in", "n", b => rate(b, "bytes_in")], ["out", "n", b => rate(b, "bytes_out")],
