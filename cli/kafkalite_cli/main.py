@@ -9,6 +9,7 @@ import contextlib
 import gc
 import importlib
 import importlib.util
+import io
 import json
 import os
 import re
@@ -236,9 +237,16 @@ def _open_standard_files() -> None:
             setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8"))
 
 
+def _show_in_any_encoding() -> None:
+    """A terminal without UTF-8 gets a question mark for what it has no character for: the default is a traceback. Records are bytes and pass by."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
+
+
 def main() -> None:
     """The entry point. A shell that asks for completions is answered, and nothing else happens."""
     _open_standard_files()
+    _show_in_any_encoding()
     if instruction := os.environ.get(COMPLETE_VARIABLE):
         from kafkalite_cli.completing import answer
 

@@ -6,10 +6,11 @@ import dataclasses
 
 import click
 
-from kafkalite.client.admin.hanging_transactions import TransactionAdmin
+from kafkalite.client.admin.hanging_transactions import STATES, TransactionAdmin
 from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import ProducerId
 from kafkalite_cli.admin.move_progress import duration
+from kafkalite_cli.admin.refusals import raise_for_topic
 from kafkalite_cli.output import Invocation, client_options, group_options
 from kafkalite_cli.parameters import MAX_LONG, Real, Whole, parse_partition
 
@@ -25,7 +26,14 @@ def transactions(bootstrap: str | None) -> None:
 
 
 @transactions.command("list")
-@click.option("--state", "states", multiple=True, help="Only in this state, Ongoing for example.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    metavar="STATE",
+    help="Only in this state, Ongoing for example.",
+)
 @client_options
 async def list_transactions(cli: Invocation, states: tuple[str, ...]) -> None:
     """Every transactional id with its coordinator and its state.
@@ -100,6 +108,9 @@ async def find_hanging(cli: Invocation, topics: tuple[str, ...], min_open_min: f
       kafkalite admin transactions find-hanging --topic flights --max-transaction-timeout 1
     """
     async with cli.connect() as client:
+        if topics:
+            for topic in (await client.metadata(topics, timeout_s=cli.timeout_s)).topics:
+                raise_for_topic(topic)
         asking = TransactionAdmin(client, timeout_s=cli.timeout_s)
         found = await asking.find_hanging(int(min_open_min * 60_000), topics=topics)
     out = cli.out

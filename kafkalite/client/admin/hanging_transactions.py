@@ -28,6 +28,10 @@ from kafkalite.model import TRANSACTION_TOPIC, BrokerId, ProducerId, TopicPartit
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.base import Message, of_kind
 
+#: Kafka's names of a transaction's states, all that a coordinator may report.
+STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "CompleteCommit", "CompleteAbort", "Dead",
+)  # fmt: skip
 #: States in which a coordinator will end the transaction on each of its partitions: open, or decided.
 _ENDING = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 

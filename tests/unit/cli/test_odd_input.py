@@ -380,6 +380,10 @@ async def test_an_argument_that_the_locale_cannot_read() -> None:
     assert (code, said) == (2, "kafkalite: an argument is not UTF-8\n")
 
 
+async def test_a_terminal_that_has_no_character_for_an_ellipsis() -> None:
+    assert await run("{kl} admin quotas set --help", PYTHONIOENCODING="latin-1") == (0, "")
+
+
 async def test_a_version_without_an_installation() -> None:
     outcome = await kafkalite("--version")
     assert (outcome.code, outcome.err) == (0, "")

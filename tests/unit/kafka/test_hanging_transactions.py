@@ -171,8 +171,10 @@ async def test_a_hanging_transaction_is_found_and_ended(tmp_path: Path) -> None:
         assert "CompleteAbort" in row["reason"]
         text = await story.cli("transactions", "find-hanging", "--max-transaction-timeout", "0")
         assert text.code == 1 and "CompleteAbort" in text.out and "transactions abort TOPIC-P" in text.out
-        other = await story.cli("transactions", "find-hanging", "--max-transaction-timeout", "0", "--topic", "u")
-        assert other.code == 0
+        for topic, code in (("__transaction_state", 0), ("u", 2)):
+            other = await story.cli("transactions", "find-hanging", "--max-transaction-timeout", "0", "--topic", topic)
+            assert (other.code, "there is no topic 'u'" in other.err) == (code, code == 2)
+        assert (await story.cli("transactions", "list", "--state", "Ongoin")).code == 2
 
         refused = await story.cli("transactions", "abort", "t-0", "--start-offset", "3")
         assert refused.code == 2 and "it does not hang" in refused.err
