@@ -205,6 +205,26 @@ def _print_ready(line: Mapping[str, object]) -> None:
         _log.warning("stdout.failed", reason=os_error_text(error))
 
 
+async def _why_no_session(connect: str) -> str:
+    """What each server's address is good for: a wrong name or port is seen at once."""
+    import asyncio
+
+    async def tried(host: str, port: int) -> str:
+        try:
+            async with asyncio.timeout(_ZOOKEEPER_NOTE_S):
+                _, writer = await asyncio.open_connection(host, port)
+        except TimeoutError:
+            return "no connection yet"
+        except OSError as error:
+            return os.strerror(error.errno) if error.errno and error.errno > 0 else os_error_text(error)
+        writer.close()
+        return "connected, no session yet"
+
+    servers, _ = split_connect_string(connect)
+    answers = await asyncio.gather(*(tried(each.host, each.port) for each in servers))
+    return "; ".join(f"{server}: {answer}" for server, answer in zip(servers, answers, strict=True))
+
+
 async def _run(config: configuration.BrokerConfig, began: float) -> None:
     with uncollected():
         import asyncio
@@ -238,7 +258,8 @@ async def _run(config: configuration.BrokerConfig, began: float) -> None:
     async def note_zookeeper() -> None:
         await asyncio.sleep(began + _ZOOKEEPER_NOTE_S - time.monotonic())
         if node.session.current is None:
-            _log.warning("zookeeper.waits", zookeeper=config.zookeeper_connect, reason="no session with ZooKeeper yet")
+            reason = await _why_no_session(config.zookeeper_connect)
+            _log.warning("zookeeper.waits", zookeeper=config.zookeeper_connect, reason=reason)
 
     announcer.spawn("announce", announce(), Policy.FATAL)
     announcer.spawn("heap", heap.give_back_regularly(), Policy.ISOLATED)

@@ -95,8 +95,13 @@ def _text(key: str, meta: Mapping[str, Any], given: Any) -> str:
     if meta["is_list_of_replicas"] and not re.fullmatch(_REPLICAS, value := value.replace(" ", "")):
         raise ConfigError(f"{key}: {given!r} is neither * nor PARTITION:BROKER,PARTITION:BROKER")
     if meta["choices"] and value not in meta["choices"]:
-        raise ConfigError(f"{key}: {value!r} is not one of {', '.join(meta['choices'])}")
+        raise ConfigError(f"{key}: {value!r} is not one of {', '.join(map(_plain, meta['choices']))}")
     return value
+
+
+def _plain(choice: str) -> str:
+    """A list of lists is hard to read, and an empty one is not seen."""
+    return choice if choice and "," not in choice else f'"{choice}"'
 
 
 def _names(key: str, meta: Mapping[str, Any], value: Any) -> tuple[str, ...]:

@@ -119,7 +119,8 @@ class Opening:
         if not self._pool.online():
             for log_dir in self._pool.dirs.values():
                 log_dir.release()
-            raise StartupRefused("log.dirs: none of them can be used")
+            reasons = "; ".join(each.offline_reason for each in self._pool.dirs.values())
+            raise StartupRefused(f"log.dirs: none of them can be used: {reasons}")
         self.is_complete = True
         self._resume_moves()
 

@@ -43,6 +43,14 @@ def test_the_node_says_that_it_waits_for_zookeeper_before_it_imports_what_it_run
     assert not any("| asyncio" in line for line in lines[: at("zookeeper.connecting")])
 
 
+async def test_a_wait_for_zookeeper_says_what_each_address_is_good_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        first, second = (f"127.0.0.1:{each.getsockname()[1]}" for each in (silent, closed))
+        said = await serve._why_no_session(f"{first},{second}/chroot")
+    assert said == f"{first}: connected, no session yet; {second}: Connection refused"
+
+
 @pytest.mark.parametrize("reader", ["nobody", "a full disk"])
 def test_a_node_serves_if_its_ready_line_cannot_be_written(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if reader == "nobody":
