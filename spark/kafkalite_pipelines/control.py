@@ -185,6 +185,8 @@ def _new_progress(query: Any, results: list[BatchResult], shown: int) -> Iterato
         if number <= shown or number not in done:
             continue
         report = each if isinstance(each, dict) else json.loads(each.json)
+        if "addBatch" not in report["durationMs"]:
+            continue  # a trigger that found nothing is reported with the number of the batch that comes next
         result = done[number]
         seconds = report["durationMs"].get("triggerExecution", 0) / 1000
         lag = behind(report["sources"][0])

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from kafkalite.wording import number_of
 from kafkalite_pipelines import control
 from kafkalite_pipelines.cluster import Position, positions
 from kafkalite_pipelines.definition import Pipeline, PipelineError, Sink, TopicSink
@@ -88,7 +89,11 @@ def _lines(value: dict[str, Any], run: dict[str, Any] | None, unknown: str) -> l
     if value["batch"] is not None:
         lines.append(f"batch      {value['batch']} is complete")
     if run is not None and (last := run.get("last")) is not None:
-        text = f"{last['records']:,} records in {last['seconds']:.1f} s, {last['records_per_s']:,.0f} a second"
+        text = (
+            f"{number_of(last['records'], 'record')} in {last['seconds']:.1f} s, {last['records_per_s']:,.0f} a second"
+        )
         lines.append(f"last       {text}, {last['bad']:,} not decoded, at {run.get('updated', '')}")
-    lines.append(f"behind     {unknown}" if value["behind"] is None else f"behind     {value['behind']:,} records")
+    lines.append(
+        f"behind     {unknown}" if value["behind"] is None else f"behind     {number_of(value['behind'], 'record')}"
+    )
     return lines

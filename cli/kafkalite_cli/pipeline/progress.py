@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from kafkalite.wording import number_of
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -62,7 +64,7 @@ class _LinePerBatch:
 def line(progress: PipelineProgress) -> str:
     """One batch in words."""
     parts = [
-        f"batch {progress.batch}: {progress.records:,} records in {progress.seconds:.1f} s, {progress.records_per_s:,.0f} a second"
+        f"batch {progress.batch}: {number_of(progress.records, 'record')} in {progress.seconds:.1f} s, {progress.records_per_s:,.0f} a second"
     ]
     if progress.behind is not None:
         parts.append(f"{progress.behind:,} behind")
