@@ -112,18 +112,7 @@ class Flusher:
         self.unflushed_since_ms = None
         cut = local.dir_dirty
         try:
-            sizes = [
-                (segment, segment.size)
-                for segment in local.segments
-                if segment.exists
-                and (
-                    segment.synced_size < segment.size
-                    or segment.next_offset > self.recovery_point
-                    or (not segment.indexes_synced and segment is not active)
-                    or (cut and segment is active)
-                )
-                and (segment is active or segment is not local.segments[-1])
-            ]
+            sizes = [(each, each.size) for each in local.segments if self._needs_sync(each, active, has_cut=cut)]
             for segment, _ in sizes:
                 # Before the directory is synced: a file may be new.
                 if segment.transactions.save() if segment is active else segment.save_indexes():
@@ -152,6 +141,12 @@ class Flusher:
             end = min(end, Offset(self._sync_ceiling))
         self.synced_offset = max(self.synced_offset, end)
         self.recovery_point = max(self.recovery_point, end)
+
+    def _needs_sync(self, segment: Segment, active: Segment | None, *, has_cut: bool) -> bool:
+        if not segment.exists or (segment is not active and segment is self.local.segments[-1]):
+            return False
+        is_due = has_cut if segment is active else not segment.indexes_synced
+        return segment.synced_size < segment.size or segment.next_offset > self.recovery_point or is_due
 
     def _keep_waiting(self, since: int | None) -> None:
         """What has waited since then still does. What came meanwhile waits in any case."""
