@@ -24,8 +24,8 @@ from kafkalite.log.recovery import (
     NOTHING_CUT,
     LogParts,
     load_snapshot,
+    rebuild_aborted,
     recover,
-    remake_aborted,
     replay,
 )
 from kafkalite.log.segment import Segment
@@ -99,7 +99,7 @@ def load_log(
         segment for segment in segments if segment not in recovered and _is_doubtful(segment, names, clean=clean)
     ]
     if doubtful:
-        remake_aborted(disk, path, segments, doubtful, snapshots, config.max_producer_ids)
+        rebuild_aborted(disk, path, segments, doubtful, snapshots, config.max_producer_ids)
     parts = LogParts(
         segments=segments,
         epochs=_epochs(segments, file_epochs, end),

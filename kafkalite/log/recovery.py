@@ -194,17 +194,17 @@ def load_snapshot(disk: Disk, path: str, snapshots: list[int]) -> tuple[Producer
     return ProducerStates(), 0
 
 
-def remake_aborted(
+def rebuild_aborted(
     disk: Disk, path: str, segments: list[Segment], doubtful: list[Segment], snapshots: list[int], most_producers: int
 ) -> None:
-    """Make the transaction indexes of the `doubtful` segments again from the batches. Raises OSError."""
+    """Rebuild the transaction indexes of the `doubtful` segments from the batches. Raises OSError."""
     first = doubtful[0].base_offset
     known = [offset for offset in snapshots if offset <= first]
     states, start = load_snapshot(disk, path, known)
     snapshots[:] = [offset for offset in snapshots if offset > first or offset in known]
     for segment in doubtful:
         segment.transactions.reset()
-    _log.warning("log.transaction_index_made_again", path=path, segments=len(doubtful), read_from=start)
+    _log.warning("log.transaction_index_rebuilt", path=path, segments=len(doubtful), read_from=start)
     try:
         upto = segments[: segments.index(doubtful[-1]) + 1]
         for segment, aborted in replay(states, upto, start, most_producers=most_producers):

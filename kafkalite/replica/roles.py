@@ -122,7 +122,7 @@ class Roles:
             if partition is None:
                 partition = self._start_replica(key, state)
             if self._must_be_recreated(partition, state) or self._has_better_stray(partition, state):
-                _log.warning("replica.begins_again", partition=str(key), log_end_offset=partition.log.log_end_offset)
+                _log.warning("replica.recreated", partition=str(key), log_end_offset=partition.log.log_end_offset)
                 self.stop(partition)
                 partition = None
                 self._logs.set_stray(key)
