@@ -87,7 +87,9 @@ def mapping_rules(text: str) -> tuple[MappingRule, ...]:
         except re.error as error:
             raise ConfigError(f"ssl.principal.mapping.rules: {match[2]!r}: {error}") from None
         if any(int(number) > pattern.groups for number in re.findall(r"\$(\d)", match[3])):
-            raise ConfigError(f"ssl.principal.mapping.rules: {match[3]!r} names a group that {match[2]!r} has not")
+            raise ConfigError(
+                f"ssl.principal.mapping.rules: {match[3]!r} names a group that {match[2]!r} does not have"
+            )
         rules.append(MappingRule(pattern, match[3], match[4]))
     return tuple(rules)
 

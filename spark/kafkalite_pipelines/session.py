@@ -87,7 +87,7 @@ def session(pipeline: Pipeline, *, remote: str | None = None, log_file: Path | N
 def _why(log_file: Path | None, before: int) -> str:
     """What Spark's launcher and Java have logged since then: the first lines that do not just warn."""
     if log_file is None:
-        return "it said why"  # on stderr
+        return "the reason is above, on stderr"
     with log_file.open("rb") as file:
         file.seek(before)
         lines = [line.strip() for line in file.read(1 << 16).decode(errors="replace").splitlines()]

@@ -1,4 +1,4 @@
-"""Kafka's broker settings that kafkalite has not, each with the reason: for docs/kafka-protocol.md."""
+"""Kafka's broker settings that kafkalite does not have, each with the reason: for docs/kafka-protocol.md."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _cluster(schedule: Schedule, directory: Path, stack: contextlib.ExitStack) -
 
 
 def lacking(name: str) -> str:
-    """What this machine has not got that a schedule needs; "" if it can be played."""
+    """What a schedule needs and this machine does not have; "" if it can be played."""
     if SCHEDULES[name].hosts and not available():
         return "root, iproute2 and nsenter"
     if SCHEDULES[name].small_zookeeper_disk and os.geteuid() != 0:

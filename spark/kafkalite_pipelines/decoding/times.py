@@ -1,4 +1,4 @@
-"""Times that Spark has and tables have not: Python, and with it pyiceberg and pyarrow, knows the years 1 to 9999."""
+"""Times that Spark has and tables do not have: Python, and with it pyiceberg and pyarrow, knows the years 1 to 9999."""
 
 from __future__ import annotations
 

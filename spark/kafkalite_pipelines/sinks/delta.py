@@ -168,7 +168,7 @@ class DeltaSinkTable:
                 raise PipelineError(f"the rows have wider types than the table ({changes}), and evolve is false")
             names = ", ".join(field.name for field in [*new, *more])
             raise PipelineError(
-                f"the rows have columns or fields that the table has not ({names}), and evolve is false"
+                f"the rows have columns or fields that the table does not have ({names}), and evolve is false"
             )
         if wider:
             table = self._widened(table, wider)

@@ -213,7 +213,9 @@ def evolved(table: Table, schema: pa.Schema, *, evolve: bool) -> Table:
     existing = {field.name for field in table.schema().fields}
     new = [field.name for field in schema if field.name not in existing]
     if new and not evolve:
-        raise PipelineError(f"the rows have columns that the table has not ({', '.join(new)}), and evolve is false")
+        raise PipelineError(
+            f"the rows have columns that the table does not have ({', '.join(new)}), and evolve is false"
+        )
     wanted = _pyarrow_to_schema_without_ids(schema)
     narrower = [field for field in wanted.fields if field.name in existing]
     if not new and all(table.schema().find_field(f.name).field_type == f.field_type for f in narrower):
