@@ -84,17 +84,16 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
     return state, [*effects, Post(read), *starting, Post(DeletionsRequested(event.deletions))]
 
 
-def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decision:
+def on_brokers_changed(
+    state: ControllerState, event: BrokersChanged, *, cleared: Collection[BrokerId] = ()
+) -> Decision:
     """Compare the live brokers with those known, by id and czxid (KAFKA-3085): first the dead, then the new.
 
     A bounced broker, the same id with another czxid, is both (invariant F5): it gives up its places in the ISR, if other replicas are in
     sync, and leads only in a new epoch, before it gets commands.
+
+    `cleared`: brokers that were silent, and have not restarted. What their registrations doubt is settled.
     """
-    return _compare(state, event)
-
-
-def _compare(state: ControllerState, event: BrokersChanged, *, cleared: Collection[BrokerId] = ()) -> Decision:
-    """`cleared`: brokers that were silent, and have not restarted. What their registrations doubt is settled."""
     held = {
         id_: event.brokers[id_]  # it may have other addresses
         for id_, info in state.suspects.items()
@@ -148,7 +147,7 @@ def on_broker_cleared(state: ControllerState, event: BrokerCleared) -> Decision:
     registered = {**state.brokers, **state.suspects}
     suspects = {id_: each for id_, each in state.suspects.items() if id_ != event.broker_id}
     state = dataclasses.replace(state, suspects=suspects)
-    state, effects = _compare(state, BrokersChanged(registered), cleared=(event.broker_id,))
+    state, effects = on_brokers_changed(state, BrokersChanged(registered), cleared=(event.broker_id,))
     # It may have restarted since it joined an ISR that nobody could take it from; where nobody leads they are read already.
     inside = tuple(
         partition
