@@ -24,7 +24,7 @@ from kafkalite.client.effects import Effect, Flow, LeaderRequest, Pause, Refresh
 from kafkalite.client.exchange import Request
 from kafkalite.client.flows import Flows
 from kafkalite.client.results import Metadata
-from kafkalite.client.retry import BootstrapFailed
+from kafkalite.client.retry import ANY_NODE_TIMEOUT_S, ASK_NEXT_AFTER_S, PROBE_AFTER_S, BootstrapFailed
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.lazy_dataclass import dataclass
@@ -35,13 +35,7 @@ from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
 if TYPE_CHECKING:
     from kafkalite.security.dialling import ClientSecurity
 
-#: One node's patience for a question that any node can answer.
-ANY_NODE_TIMEOUT_S = 5.0
-#: ... in the first round over all nodes; four times as long in each further one: a stopped process must not hold us up.
-ASK_NEXT_AFTER_S = 0.3
-#: If a response takes this time, the client checks whether the leader is still the same.
-PROBE_AFTER_S = 0.5
-#: Of that look, while the leader may answer any moment.
+#: Of the check after PROBE_AFTER_S, while the leader may answer any moment.
 PROBE_TIMEOUT_S = 2.0
 #: A leader's first connection attempt; after a failed one, connect_timeout_ms.
 FIRST_DIAL_S = 1.0
@@ -262,7 +256,7 @@ class BlockingClient:
     def _ask_any(self, request: Request, deadline: float) -> Any:
         error: KafkaliteError = RpcNotSent("no node is known")
         attempts = 0
-        patience_s = ASK_NEXT_AFTER_S
+        patience_s = ASK_NEXT_AFTER_S  # in the first round over all nodes
         first_answer_ms = self.config.first_answer_ms
         gives_up_at = float("inf") if first_answer_ms is None else time.monotonic() + first_answer_ms / 1000
         while True:

@@ -16,7 +16,7 @@ from kafkalite.client.effects import Effect, Flow, LeaderRequest, Pause, Refresh
 from kafkalite.client.exchange import Request
 from kafkalite.client.flows import Flows
 from kafkalite.client.results import Metadata
-from kafkalite.client.retry import Backoff
+from kafkalite.client.retry import ANY_NODE_TIMEOUT_S, ASK_NEXT_AFTER_S, PROBE_AFTER_S, Backoff
 from kafkalite.client.routing import can_be_topic
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -27,13 +27,7 @@ from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
 if TYPE_CHECKING:
     from kafkalite.security.dialling import Dialling
 
-#: One node's patience for a question that any node can answer.
-ANY_NODE_TIMEOUT_S = 5.0
-#: Time after which the next node is asked as well: a stopped process must not delay the client.
-ASK_NEXT_AFTER_S = 0.3
-#: If a response takes this time, the client checks whether the leader is still the same.
-PROBE_AFTER_S = 0.5
-#: Interval of further checks; longer if the metadata of thousands of partitions take longer.
+#: Interval of the checks after PROBE_AFTER_S; longer if the metadata of thousands of partitions take longer.
 PROBE_EVERY_S = 0.1
 PROBE_EVERY_AT_MOST_S = 0.25
 _PROBE_SHARE = 5

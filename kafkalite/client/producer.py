@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.batching import ProducerBatch
-from kafkalite.client.cluster_requests import PROBE_AFTER_S
 from kafkalite.client.connection import Connection
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore
 from kafkalite.client.producer_settings import MAX_RECORD_BYTES, ProducerSettings
+from kafkalite.client.retry import PROBE_AFTER_S
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
 from kafkalite.model import BrokerId, TopicPartition

@@ -7,6 +7,13 @@ from enum import Enum
 
 from kafkalite.errors import ErrorCode, KafkaliteError, RecordFate, is_retriable
 
+#: One node's patience for a question that any node can answer.
+ANY_NODE_TIMEOUT_S = 5.0
+#: Time after which the next node is asked: a stopped process must not delay the client.
+ASK_NEXT_AFTER_S = 0.3
+#: If a response takes this time, the client checks whether the leader is still the same.
+PROBE_AFTER_S = 0.5
+
 
 class BootstrapFailed(KafkaliteError):
     """No address that was given has ever answered, and waiting is not likely to help: nobody listens, the host's name is not known,
