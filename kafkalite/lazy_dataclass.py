@@ -75,7 +75,7 @@ def _slotted(cls: type, body: dict[str, Any]) -> type:
     names = dict.fromkeys(name for base in bases for name in base.__dict__.get("__match_args__", ()))
     names |= dict.fromkeys(own)
     inherited = {name for base in bases for name in base.__dict__.get("__slots__", ())}
-    body["__dataclass_fields__"] = _Fields({name: body.pop(name) for name in own if name in body})
+    body["__dataclass_fields__"] = _LazyFields({name: body.pop(name) for name in own if name in body})
     body["__match_args__"] = (*names,)
     body["__slots__"] = tuple(name for name in names if name not in inherited)
     body["__qualname__"] = cls.__qualname__
@@ -96,7 +96,7 @@ def _is_field(cls: type, name: str, kind: str) -> bool:
     return not kind.removeprefix("typing.").startswith("ClassVar")
 
 
-class _Fields:
+class _LazyFields:
     """`__dataclass_fields__` until something reads it: the standard library takes as long to make them as Python for the class."""
 
     __slots__ = ("_defaults", "_made")

@@ -61,7 +61,7 @@ def partition_of(key: str, partitions: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class _Load(Generic[State]):
+class _LoadedPartition(Generic[State]):
     """A partition that is loaded in an epoch, or being loaded."""
 
     epoch: LeaderEpoch
@@ -107,7 +107,7 @@ class InternalLog(Generic[State]):
         self._repeats = Repeats(services.clock.monotonic)
         #: After a failover one node may load tens of partitions, each of a hundred thousand records.
         self._turns = Turns(services.clock.monotonic)
-        self._loads: dict[int, _Load[State]] = {}
+        self._loads: dict[int, _LoadedPartition[State]] = {}
         #: Partition that is being loaded -> what is to see its state first (`when_loaded`).
         self._visits: dict[int, list[Callable[[State], None]]] = {}
 
@@ -234,7 +234,7 @@ class InternalLog(Generic[State]):
         self._visits = {partition: visits for partition, visits in self._visits.items() if partition in led}
         for partition, epoch in sorted(led.items()):
             if partition not in self._loads:
-                load = self._loads[partition] = _Load(epoch, self._make(partition, epoch))
+                load = self._loads[partition] = _LoadedPartition(epoch, self._make(partition, epoch))
                 task = self._services.supervisor.spawn(
                     f"load.{self.topic}-{partition}", self._load(partition, load), Policy.ISOLATED
                 )
@@ -251,7 +251,7 @@ class InternalLog(Generic[State]):
             self._drop(partition)
             self._compare()
 
-    async def _load(self, partition: int, load: _Load[State]) -> None:
+    async def _load(self, partition: int, load: _LoadedPartition[State]) -> None:
         """Replay the partition's log from its start to its end; with `when_committed` wait for the high watermark then.
 
         It ends when another load has taken its place, which may be in the same epoch (a leader that resigned and was confirmed).
@@ -296,18 +296,18 @@ class InternalLog(Generic[State]):
                 seconds=round(clock.monotonic() - began, 3),
             )
 
-    def _load_ended(self, partition: int, load: _Load[State], task: asyncio.Task[None]) -> None:
+    def _load_ended(self, partition: int, load: _LoadedPartition[State], task: asyncio.Task[None]) -> None:
         """If a bug has ended the load (the supervisor reports it), load again: clients would wait for ever."""
         if not task.cancelled() and task.exception() is not None:
             again = self._load_again(partition, load, _FAILED_AGAIN_S)
             self._services.supervisor.spawn(f"load.{self.topic}-{partition}", again, Policy.ISOLATED)
 
-    async def _load_again(self, partition: int, load: _Load[State], pause_s: float) -> None:
+    async def _load_again(self, partition: int, load: _LoadedPartition[State], pause_s: float) -> None:
         await asyncio.sleep(pause_s)
         if self._loads.get(partition) is load:
             self.reload(partition)
 
-    async def _replay_piece(self, load: _Load[State], target: TopicPartition, offset: Offset) -> Offset:
+    async def _replay_piece(self, load: _LoadedPartition[State], target: TopicPartition, offset: Offset) -> Offset:
         """Take what is read at `offset`, in slices, as long as this load counts; where the next read begins."""
         pieces = self._services.partitions.read_local(target, offset, _READ_BYTES)
         if not pieces:  # a compaction left a gap before the end

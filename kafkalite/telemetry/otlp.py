@@ -34,7 +34,7 @@ class Point(NamedTuple):
 def read_points(data: bytes, most: int) -> list[Point]:
     """At most `most` points. Raises ValueError: the bytes are no such message, or have too many fields."""
     found: list[Point] = []
-    reader = _Reader(most * _FIELDS_PER_POINT)
+    reader = _PushReader(most * _FIELDS_PER_POINT)
     for resource in reader.messages(memoryview(data), 1):
         for scope in reader.messages(resource, 2):
             for metric in reader.messages(scope, 2):
@@ -45,7 +45,7 @@ def read_points(data: bytes, most: int) -> list[Point]:
     return found
 
 
-class _Reader:
+class _PushReader:
     """Reads one push.
 
     Args:

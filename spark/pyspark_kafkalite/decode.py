@@ -235,7 +235,7 @@ def _walk_side_by_side(array: npt.NDArray[np.uint8], bounds: Longs, counts: Long
 
 
 @dataclass(slots=True)
-class _Fields:
+class _RecordFields:
     """One entry per record. `*_start` and `*_end` are positions in the chunk; a null has equal ones and its flag."""
 
     offset: Longs
@@ -250,12 +250,12 @@ class _Fields:
     header_count: Longs
     headers_start: Longs
 
-    def between(self, first: int, last: int) -> _Fields:
+    def between(self, first: int, last: int) -> _RecordFields:
         """The records [first, last)."""
-        return _Fields(*(getattr(self, name)[first:last] for name in self.__slots__))
+        return _RecordFields(*(getattr(self, name)[first:last] for name in self.__slots__))
 
 
-def _fields(chunk: _Chunk, array: npt.NDArray[np.uint8]) -> _Fields:
+def _fields(chunk: _Chunk, array: npt.NDArray[np.uint8]) -> _RecordFields:
     spans = chunk.spans
     counts = np.array([span.count for span in spans], np.int64)
     starts = _all_starts(chunk, array, counts)
@@ -282,7 +282,7 @@ def _fields(chunk: _Chunk, array: npt.NDArray[np.uint8]) -> _Fields:
     if appended.any():
         broker_time = np.array([span.log_append_time_ms or 0 for span in spans], np.int64)
         timestamp = np.where(log_append_time, per_record(broker_time), timestamp)
-    return _Fields(
+    return _RecordFields(
         offset=per_record(np.array([span.base_offset for span in spans], np.int64)) + offset_delta,
         timestamp_ms=timestamp,
         log_append_time=log_append_time,
@@ -315,7 +315,7 @@ def _to_arrow(chunk: _Chunk, wanted: WantedRows) -> pa.RecordBatch:
 
 
 def _column(
-    name: str, fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa.Buffer, wanted: WantedRows
+    name: str, fields: _RecordFields, array: npt.NDArray[np.uint8], buffer: pa.Buffer, wanted: WantedRows
 ) -> pa.Array:
     rows = len(fields.offset)
     match name:
@@ -357,7 +357,7 @@ def _gather(buffer: pa.Buffer, start: Longs, end: Longs, null: Bools | None = No
     return slices.take(numbers(indices, null))
 
 
-def _headers(fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa.Buffer) -> pa.Array:
+def _headers(fields: _RecordFields, array: npt.NDArray[np.uint8], buffer: pa.Buffer) -> pa.Array:
     """Headers, the first of every record, then the second of those that have two, and so on.
 
     A record without headers has null, as in Spark's Kafka source.
@@ -411,7 +411,7 @@ def _from_headers(spans: Sequence[BatchSpan], wanted: WantedRows) -> pa.RecordBa
     first, last = np.searchsorted(offset, (wanted.start_offset, wanted.end_offset))
     nothing = np.empty(0, np.int64)
     flags = np.empty(0, np.bool_)
-    fields = _Fields(
+    fields = _RecordFields(
         offset[first:last],
         nothing,
         appended[first:last],

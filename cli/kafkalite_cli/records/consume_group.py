@@ -23,7 +23,7 @@ from kafkalite_cli.records.to_the_end import ToTheEnd
 COMMIT_S = 1.0
 
 
-class _Place(NamedTuple):
+class _ReadRecord(NamedTuple):
     """What is committed when a record is written."""
 
     key: TopicPartition
@@ -39,7 +39,7 @@ class _Share:
         self._consumer = consumer
         self._keys = member.partitions
         self._committed = dict(committed)
-        self.unprinted: deque[_Place] = deque()
+        self.unprinted: deque[_ReadRecord] = deque()
 
     async def commit(self) -> bool:
         """How far each partition is read and printed. Also where nothing was there to read: a group that begins at the end would miss
@@ -130,11 +130,11 @@ class GroupReading:
         await share.commit()
         return left, False
 
-    async def _read(self, consumer: Consumer, printer: Printer, most: int) -> list[_Place]:
+    async def _read(self, consumer: Consumer, printer: Printer, most: int) -> list[_ReadRecord]:
         """The next records, which the printer gets: nothing of those that are not shown."""
         places = []
         for record in await consumer.poll(max_records=min(most, 5000), timeout_s=0.2):
             is_shown = self.shown.has(record)
             printer.add([self.shown.show(record) if is_shown else b""])
-            places.append(_Place(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
+            places.append(_ReadRecord(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
         return places

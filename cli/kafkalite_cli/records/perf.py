@@ -38,7 +38,7 @@ def perf(bootstrap: str | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
+class _PerfLoad:
     """What is sent. `size`: bytes of a value; `rate`: records a second (None: as fast as it can)."""
 
     records: int
@@ -62,11 +62,11 @@ class _Load:
 
 
 def load_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """What is sent: as a `_Load`, the argument `load` of the verb."""
+    """What is sent: as a `_PerfLoad`, the argument `load` of the verb."""
 
     @functools.wraps(verb)
     def command(**given: Any) -> Any:
-        load = _Load(**{each.name: given.pop(each.name) for each in dataclasses.fields(_Load)})
+        load = _PerfLoad(**{each.name: given.pop(each.name) for each in dataclasses.fields(_PerfLoad)})
         return verb(load=load, **given)
 
     options = [
@@ -91,7 +91,7 @@ def load_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 class _TimedProducer:
     """Sends records, and keeps the time that each took to be acknowledged."""
 
-    def __init__(self, client: AsyncClient, topic: str, load: _Load) -> None:
+    def __init__(self, client: AsyncClient, topic: str, load: _PerfLoad) -> None:
         self._client = client
         self._topic = topic
         self._records = load.records
@@ -158,7 +158,7 @@ def _report(out: Output, what: str, records: int, size_bytes: int, seconds: floa
 @click.argument("topic")
 @load_options
 @client_options
-async def perf_produce(cli: Invocation, topic: str, load: _Load) -> None:
+async def perf_produce(cli: Invocation, topic: str, load: _PerfLoad) -> None:
     """Send records, and show how long each took to be acknowledged. The values are random bytes.
 
     Example:
@@ -209,7 +209,7 @@ async def perf_consume(cli: Invocation, topic: str, records: int) -> None:
 @click.argument("topic")
 @load_options
 @client_options
-async def perf_e2e(cli: Invocation, topic: str, load: _Load) -> None:
+async def perf_e2e(cli: Invocation, topic: str, load: _PerfLoad) -> None:
     """Send records and read them at the same time, and show how long each took from one to the other.
 
     Records of other clients are skipped. Values have at least 24 bytes.

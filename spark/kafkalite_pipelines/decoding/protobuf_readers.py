@@ -21,7 +21,7 @@ from kafkalite_pipelines.definition import Decode, Pipeline, PipelineError
 _KEPT = 200
 
 
-class _Reader:
+class _MessageReader:
     """Parses with one descriptor, and converts to the columns of another."""
 
     def __init__(self, writer: Any, reader: Any, number: int | None) -> None:
@@ -57,7 +57,7 @@ class RegistryReader:
         self._registry = registry
         self._reader = reader
         self._message = message
-        self._ready: dict[tuple[int, tuple[int, ...]], _Reader | str] = {}
+        self._ready: dict[tuple[int, tuple[int, ...]], _MessageReader | str] = {}
 
     def __reduce__(self) -> Any:
         return RegistryReader, (self._registry, self._reader, self._message)
@@ -75,7 +75,7 @@ class RegistryReader:
             raise ValueError(ready)
         return ready.read(value[begin:])
 
-    def _made(self, number: int, path: tuple[int, ...]) -> _Reader | str:
+    def _made(self, number: int, path: tuple[int, ...]) -> _MessageReader | str:
         """What reads values of a schema; or why none of them can be read."""
         try:
             written = messages(of_registry(self._registry.schema(number)))
@@ -87,7 +87,7 @@ class RegistryReader:
         except ValueError as error:
             return str(error)
         ours = messages(of_registry(self._reader)).by_name[self._message]
-        return _Reader(theirs, ours, number)
+        return _MessageReader(theirs, ours, number)
 
 
 class FileReader:
@@ -96,7 +96,7 @@ class FileReader:
     def __init__(self, files: Files, message: str) -> None:
         self._files = files
         self._message = message
-        self._ready: _Reader | None = None
+        self._ready: _MessageReader | None = None
 
     def __reduce__(self) -> Any:
         return FileReader, (self._files, self._message)
@@ -105,7 +105,7 @@ class FileReader:
         """As RegistryReader."""
         if self._ready is None:
             message = messages(self._files).by_name[self._message]
-            self._ready = _Reader(message, message, None)
+            self._ready = _MessageReader(message, message, None)
         return self._ready.read(value)
 
 

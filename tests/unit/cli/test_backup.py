@@ -400,7 +400,7 @@ async def test_a_topic_that_is_created_again_meanwhile_is_not_mixed(
         monkeypatch.setattr(backup_create, "_copy_partition", slow)
         with pytest.raises(BackupError, match="topic 't' was deleted since this backup was begun"):
             await backup_create.create(
-                client, tmp_path, backup_create.Selection(("t",), None, groups=False),
+                client, tmp_path, backup_create.BackupSelection(("t",), None, groups=False),
                 limit=None, parallel=1, timeout_s=30.0, is_shown=False,
             )  # fmt: skip
         assert not (tmp_path / MANIFEST).exists()

@@ -67,7 +67,7 @@ def create(
       kafkalite admin backup create /backup/monday
       kafkalite admin backup create /backup/orders --pattern 'orders[.].*' --limit 20MB
     """
-    from kafkalite_cli.admin.backup.create import Selection, create
+    from kafkalite_cli.admin.backup.create import BackupSelection, create
 
     keep_from_others()
     parse_pattern(pattern or "", "--pattern")
@@ -77,7 +77,7 @@ def create(
             return await create(
                 client,
                 directory,
-                Selection(tuple(sorted(set(topics))), pattern, not no_groups),
+                BackupSelection(tuple(sorted(set(topics))), pattern, not no_groups),
                 limit=limit,
                 parallel=parallel,
                 timeout_s=cli.timeout_s,

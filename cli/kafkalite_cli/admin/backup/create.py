@@ -51,7 +51,7 @@ _NOT_FOR_US = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class BackupSelection:
     """What is copied. No topics and no pattern: all topics whose names do not begin with "__"."""
 
     topics: tuple[str, ...]
@@ -62,7 +62,7 @@ class Selection:
 async def create(
     client: AsyncClient,
     root: Path,
-    selection: Selection,
+    selection: BackupSelection,
     *,
     limit: int | None,
     parallel: int,
@@ -100,7 +100,7 @@ def _now(client: AsyncClient) -> str:
     return datetime.fromtimestamp(client.clock.wall_ms() / 1000, UTC).isoformat(timespec="seconds")
 
 
-async def _plan(client: AsyncClient, root: Path, selection: Selection, timeout_s: float) -> Manifest:
+async def _plan(client: AsyncClient, root: Path, selection: BackupSelection, timeout_s: float) -> Manifest:
     """What the first run has found, or, in an empty directory, what there is now."""
     plan = _plan_in(root)
     metadata = await client.metadata(timeout_s=timeout_s)
@@ -143,7 +143,7 @@ def _plan_in(root: Path) -> Manifest | None:
     return plan
 
 
-def _chosen(selection: Selection, now: dict[str, TopicMetadata]) -> list[str]:
+def _chosen(selection: BackupSelection, now: dict[str, TopicMetadata]) -> list[str]:
     """Raises ApiError: there is no such topic."""
     unknown = sorted(set(selection.topics) - now.keys())
     if unknown:

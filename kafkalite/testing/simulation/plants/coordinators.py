@@ -15,7 +15,7 @@ from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.coordinators.groups.removal import GroupRemoval
-from kafkalite.coordinators.internal_log import InternalLog, _Load
+from kafkalite.coordinators.internal_log import InternalLog, _LoadedPartition
 from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
@@ -124,7 +124,7 @@ def writes_on_an_earlier_load(patch: Patch) -> None:
         led = self._services.partitions.leader_epoch(TopicPartition(self.topic, partition))
         loads = self._loads
         if led is not None and partition in loads:
-            self._loads = {**loads, partition: _Load(led, state, is_ready=True)}
+            self._loads = {**loads, partition: _LoadedPartition(led, state, is_ready=True)}
         try:
             append_batch(self, partition, state, *arguments, **more)
         finally:

@@ -35,7 +35,7 @@ class StreamsAssigned:
 
 
 @dataclass(slots=True)
-class _Place:
+class _MemberTasks:
     """A member while tasks are given out."""
 
     member_id: str
@@ -54,8 +54,8 @@ class _Assignment:
 
     def __init__(self, members: Sequence[StreamsAssigned]) -> None:
         ordered = sorted(members, key=lambda each: each.member_id)
-        self.places = {each.member_id: _Place(each.member_id, each.process_id) for each in ordered}
-        self.processes: dict[str, list[_Place]] = {}
+        self.places = {each.member_id: _MemberTasks(each.member_id, each.process_id) for each in ordered}
+        self.processes: dict[str, list[_MemberTasks]] = {}
         for place in self.places.values():
             self.processes.setdefault(place.process_id, []).append(place)
         #: Process -> the tasks of its members.
@@ -128,7 +128,7 @@ class _Assignment:
                     yield
         return [task for task in tasks if task not in taken]
 
-    def _take_active(self, place: _Place, task: Task) -> None:
+    def _take_active(self, place: _MemberTasks, task: Task) -> None:
         place.active.add(task)
         self.tasks[place.process_id] += 1
         self.holders.setdefault(task, set()).add(place.process_id)
@@ -174,7 +174,7 @@ class _Assignment:
             if not count % _PIECE:
                 yield
 
-    def _take_standby(self, place: _Place, task: Task) -> None:
+    def _take_standby(self, place: _MemberTasks, task: Task) -> None:
         place.standby.add(task)
         self.tasks[place.process_id] += 1
         self.holders[task].add(place.process_id)
