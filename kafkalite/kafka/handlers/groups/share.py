@@ -142,8 +142,10 @@ class ShareGroupHandlers:
         self, request: Request, message: wire.DescribeShareGroupOffsetsRequest
     ) -> wire.DescribeShareGroupOffsetsResponse:
         self._check_feature()
+        # A group that is named twice is described once: it may share thousands of partitions.
+        once = {group.group_id: group for group in message.groups}
         return wire.DescribeShareGroupOffsetsResponse(
-            groups=[await self._offsets_of(request, group) for group in message.groups]
+            groups=[await self._offsets_of(request, group) for group in once.values()]
         )
 
     async def _offsets_of(
