@@ -161,12 +161,11 @@ class Subjects:
 
     def version(self, subject: str, number: int, *, with_deleted: bool = False) -> Version:
         """`number` -1: the newest. Raises RegistryError."""
+        if (known := self.at((subject, number), with_deleted=with_deleted)) is not None:
+            return known
         found = self.existing(subject, with_deleted=with_deleted)
         if number == -1:
             return found[-1]
-        for each in found:
-            if each.version == number:
-                return each
         raise errors.version_not_found(number)
 
     def has(self, subject: str, *, with_deleted: bool = False) -> bool:

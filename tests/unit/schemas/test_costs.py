@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from kafkalite.schemas.formats import parse
 from kafkalite.schemas.schema import Import, InvalidSchema, Reference, Schema
-from kafkalite.schemas.subjects import Version, version_record
+from kafkalite.schemas.subjects import Subjects, Version, version_record
 from kafkalite.security.acl import Operation
 from tests.support.calls import calls
 from tests.support.schema_api import Api
@@ -182,6 +182,18 @@ def test_a_schema_is_found_without_a_look_at_all_others(target: str, expected: A
         found = asked(api, target)
         assert found == ([count + 1] if expected == 1 else expected)
         return calls(lambda: asked(api, target))
+
+    assert cost(300) == cost(3)
+
+
+def test_a_version_is_found_without_a_look_at_the_others_of_its_subject() -> None:
+    """A registration with a hundred references to a subject with many versions looked at all of them a hundred times."""
+
+    def cost(count: int) -> int:
+        state = Subjects()
+        for number in range(1, count + 1):
+            state.replay(*version_record(Version("s", number, number, Schema("AVRO", f'"{number}"'))))
+        return calls(lambda: state.version("s", 2))
 
     assert cost(300) == cost(3)
 
