@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -14,7 +14,7 @@ from kafkalite.coordinators.groups.decisions.classic.members import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
 from kafkalite.coordinators.groups.decisions.share.states import begun as share_topics
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
-from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
+from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, reading_topics
 from kafkalite.coordinators.groups.offsets import CommittedOffset, Snapshot
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
@@ -86,7 +86,10 @@ class GroupRemoval:
         group = entry.group
         if group.members and group.protocol_type != CONSUMER:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
-        subscribed = subscribed_topics(entry)
+        slices = Slices(self._turns, ("groups.offsets_deleted", group_id))
+        subscribed = await slices.run(subscribed_topics(entry))
+        if entry.is_dead or self._find(group_id) is not entry:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         results: CommitResults = {
             key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             if subscribed is None or key.topic in subscribed
@@ -322,13 +325,18 @@ class GroupRemoval:
             for group_id, entry in list(partition.entries.items()):
                 if slices.is_over:
                     await slices.next()
+                subscribed: Set[str] | None = None
+                if entry.offsets.expired(self._clock.wall_ms(), retention_ms, None):
+                    subscribed = await slices.run(subscribed_topics(entry))
                 if partition.entries.get(group_id) is not entry:
                     continue
                 try:
                     log_end = self._log_end(partition)
                 except ApiError:  # another node coordinates its groups
                     break
-                doomed = entry.offsets.snapshot(frozenset(self._expired(entry, retention_ms)).__contains__, log_end)
+                # What was committed meanwhile has not expired.
+                expired = frozenset(self._expired(entry, retention_ms, subscribed))
+                doomed = entry.offsets.snapshot(expired.__contains__, log_end)
                 is_over = (
                     entry.is_empty
                     and entry.share is None
@@ -340,8 +348,8 @@ class GroupRemoval:
                     slices.end()
                     await self._forget_quietly(entry, doomed, and_group=is_over)
 
-    def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:
-        """The partitions whose offsets nobody needs any more (KIP-211)."""
+    def _expired(self, entry: GroupEntry, retention_ms: int, subscribed: Set[str] | None) -> list[TopicPartition]:
+        """The partitions whose offsets nobody needs any more (KIP-211). `subscribed`: by its members; None: that is not known."""
         now_ms, group = self._clock.wall_ms(), entry.group
         is_classic = entry.consumer is None and entry.streams is None
         if is_classic and entry.is_empty:
@@ -349,7 +357,6 @@ class GroupRemoval:
             return entry.offsets.expired(now_ms, retention_ms, idle_since)
         if is_classic and not (group.state is GroupState.STABLE and group.protocol_type == CONSUMER):
             return []
-        subscribed = subscribed_topics(entry)
         expired = entry.offsets.expired(now_ms, retention_ms, None)
         return [key for key in expired if subscribed is not None and key.topic not in subscribed]
 
@@ -368,16 +375,18 @@ def _group_tombstones(entry: GroupEntry) -> list[KeyValue]:
     return [consumer_records.encode_record(group_id, record) for record in consumer_tombstones(entry.consumer)]
 
 
-def subscribed_topics(entry: GroupEntry) -> frozenset[str] | None:
-    """The topics that members of a consumer group subscribe to; None if one of them does not say it in a way we know."""
+def subscribed_topics(entry: GroupEntry) -> Generator[None, None, set[str] | None]:
+    """The topics that members of a consumer group subscribe to, in steps: together they may name millions. None: one of them does not say it
+    in a way we know."""
     if entry.streams is not None:
-        return frozenset(entry.streams.source_topics())
+        return entry.streams.source_topics()
     if entry.consumer is not None:
-        return frozenset(entry.consumer.subscribed_topics())
-    topics: set[str] = set()
-    for member in entry.group.members.values():
-        subscribed = topics_in(member.metadata(entry.group.protocol))
-        if subscribed is None:
+        return (yield from entry.consumer.subscribed_topics())
+    found: set[str] = set()
+    for member in list(entry.group.members.values()):
+        topics = yield from reading_topics(member.metadata(entry.group.protocol))
+        if topics is None:
             return None
-        topics |= subscribed
-    return frozenset(topics)
+        found.update(topics)
+        yield
+    return found

@@ -19,6 +19,7 @@ from kafkalite.coordinators.groups.decisions.classic.events import (
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember, GroupState
 from kafkalite.coordinators.groups.decisions.classic.rebalance import MAX_PROTOCOLS
+from kafkalite.coordinators.groups.decisions.subscription import wants_the_same
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
@@ -590,3 +591,11 @@ def test_no_request_waits_for_ever(delay_ms: int) -> None:
     assert {"a", "b"} <= bench.answers.keys()
     bench.wait(10 * REBALANCE)
     assert bench.group.state is GroupState.EMPTY and bench.group.next_deadline() is None
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(40_000, True), (50_000, False)])
+def test_metadata_of_many_topics_is_not_read(count: int, *, is_read: bool) -> None:
+    """Of a static member that comes back. A JoinGroup of 600 kB names 200,000 topics, and those of before were read, too."""
+    before = bytes(2) + count.to_bytes(4) + b"\0\1a" * count + bytes(4)
+    assert wants_the_same("consumer", before, before)
+    assert wants_the_same("consumer", before, before + b"\0") == is_read

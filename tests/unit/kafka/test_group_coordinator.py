@@ -23,6 +23,7 @@ from kafkalite.testing.kafka_client import frame
 
 from .conftest import Broker
 from .coordinator_requests import GROUPS, TRANSACTIONS, commit, coordinator, fetched, join, move
+from .rights import counted_turns
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -315,6 +316,25 @@ async def test_members_subscribe_to_what_the_first_version_of_their_metadata_say
     answer = await client.ask(request("g", [doomed]), 0)
     assert answer.topics[0].partitions[0].error_code == code
     assert [each.name for each in (await fetched(client, "g")).topics] == ([topic] if code else [])
+
+
+async def test_what_members_subscribe_to_is_read_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members of one group may name five million topics: each OffsetDelete held the loop for a second."""
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    joined = await client.ask(join("g", protocols=[_subscribing("u")]), 3)
+    assert not (await client.ask(wire.SyncGroupRequest("g", joined.generation_id, joined.member_id), 3)).error_code
+    turns = counted_turns(monkeypatch)
+    request = wire.OffsetDeleteRequest
+    doomed = request.OffsetDeleteRequestTopic("t", [request.OffsetDeleteRequestPartition(0)])
+    assert not (await client.ask(request("g", [doomed]), 0)).error_code
+    assert turns.count(("groups.offsets_deleted", "g")) > 1
+
+
+def _subscribing(*topics: str) -> Any:
+    metadata = bytes(2) + encode(wire.ConsumerProtocolSubscription(list(topics)), 0)
+    return wire.JoinGroupRequest.JoinGroupRequestProtocol("range", metadata)
 
 
 async def test_a_group_whose_last_offset_was_deleted_is_there_until_it_is_deleted(broker: Broker) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Sequence
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode, decoder, encode
+from kafkalite.protocol.codec import decode, decoder, decoding, encode
 from kafkalite.protocol.errors import WireError
 
 CONSUMER = "consumer"
 #: Names of topics that are looked through in one step.
 NAMES_AT_ONCE = 1_000
+#: Bytes of metadata, of before and now together, that are read to see whether a member wants the same: 80,000 names at most.
+_MOST_COMPARED = 256 * 1024
 _NEWEST = 3
 
 
@@ -65,6 +67,16 @@ def topics_in(metadata: bytes) -> frozenset[str] | None:
     return frozenset(found.topics)
 
 
+def reading_topics(metadata: bytes) -> Generator[None, None, Sequence[str] | None]:
+    """As `topics_in`, in steps: 600 kB may name 200,000."""
+    try:
+        found = yield from decoding("ConsumerProtocolSubscription", 0, memoryview(metadata)[2:])
+    except WireError:
+        return None
+    topics: Sequence[str] = found.topics
+    return topics
+
+
 def assignment_of(partitions: list[tuple[str, list[int]]], version: int) -> bytes:
     """What a consumer is given: (topic, its partitions), in the version of its subscription."""
     cls = wire.ConsumerProtocolAssignment
@@ -101,7 +113,7 @@ def wants_the_same(protocol_type: str | None, before: bytes | None, after: bytes
     """
     if before == after:
         return True
-    if before is None or after is None or protocol_type != CONSUMER:
+    if before is None or after is None or protocol_type != CONSUMER or len(before) + len(after) > _MOST_COMPARED:
         return False
     topics = topics_in(before)
     return topics is not None and topics == topics_in(after)

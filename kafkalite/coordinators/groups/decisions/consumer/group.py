@@ -10,7 +10,7 @@ DEAD          deleted, or unloaded
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import field, replace
 from enum import Enum
 
@@ -150,11 +150,16 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
         owner = self.owners.get(topic_id, {}).get(partition)
         return owner is None or owner == mine
 
-    def subscribed_topics(self) -> set[str]:
-        """The names of all topics that members subscribe to, by name or by a regular expression."""
+    def subscribed_topics(self) -> Generator[None, None, set[str]]:
+        """The names of all topics that members subscribe to, by name or by a regular expression, in steps."""
         topics: set[str] = set()
-        for each in {(member.topics, member.regex) for member in self.members.values()}:
-            topics.update(self.topics_of(*each))
+        seen: set[tuple[Sequence[str], str]] = set()
+        for member in list(self.members.values()):
+            said = member.topics, member.regex
+            if said not in seen:
+                seen.add(said)
+                topics.update(self.topics_of(*said))
+            yield
         return topics
 
     def topics_of(self, topics: Sequence[str], regex: str) -> Collection[str]:
