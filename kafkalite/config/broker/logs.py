@@ -20,8 +20,10 @@ class LogSettings:
         300_000, "interval of the checks for segments that retention deletes", low=1
     )
     log_cleaner_backoff_ms: int = setting(15_000, "pause between two searches for logs to compact", low=1, dynamic=True)
+    # With the probe's deadline of 1 s well below the 5 s after which the kernel (ext4, jbd2) writes its journal: from then on each
+    # append to a device that hangs waits, and the loop with it. The probe syncs, so those 5 s begin again with each that succeeds.
     log_dir_probe_interval_ms: int = setting(
-        5_000,
+        2_000,
         "interval at which a small file is written, synced and read on every disk, to detect a dead disk",
         low=100,
     )

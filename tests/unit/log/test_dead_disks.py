@@ -134,7 +134,8 @@ async def test_a_disk_that_does_not_answer_is_dead() -> None:
     assert await probe(disk, "/d1", own_time) is None
     disk.run_blocking = never  # type: ignore[assignment]
     assert isinstance(await probe(disk, "/d1", own_time, 0.01), TimeoutError)
-    assert PROBE_DEADLINE_S <= 1.0
+    # ext4 writes its journal 5 s after the last sync; from then on appends to a device that hangs wait, and the loop with them.
+    assert BrokerConfig().log_dir_probe_interval_ms / 1000 + PROBE_DEADLINE_S < 4.0
 
 
 @pytest.mark.checklist(90)
