@@ -17,7 +17,7 @@ from .conftest import _base
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
 
-_CONFIGS, _TOPICS = "kafka.admin.ConfigCommand", "org.apache.kafka.tools.TopicCommand"
+_CONFIGS, _TOPICS = "org.apache.kafka.tools.ConfigCommand", "org.apache.kafka.tools.TopicCommand"
 #: ApiVersions 0, in a frame.
 _REQUEST = bytes.fromhex("0000000a00120000000000010000")
 _BURST = 10  # seconds
