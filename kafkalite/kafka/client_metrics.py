@@ -85,8 +85,10 @@ class ClientMetrics:
         """Whether any of its numbers are asked for. Raises ApiError if this push is not taken. `is_readable`: its codec is one of ours."""
         now = self._now_ms()
         known = self._known(key, client)
+        was_over, known.is_over = known.is_over, is_last  # also if it is refused, as in Kafka
+        known.may_ask = False
         try:
-            if known.is_over:
+            if was_over:
                 raise api_error(ErrorCode.INVALID_REQUEST, "this client has said that it ends")
             current = subscription_of(client, self._settings())
             is_new = current != known.subscription  # the client hears of it at once
@@ -105,7 +107,6 @@ class ClientMetrics:
         except ApiError:
             self.refused += 1
             raise
-        known.is_over = is_last
         if is_last:  # nothing of it is shown any more
             self._instances.keep(key, lambda series: False)
         self.pushes += 1

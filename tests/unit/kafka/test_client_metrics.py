@@ -167,6 +167,17 @@ def test_what_is_refused() -> None:
     assert rig.push(is_last=True) is ErrorCode.NONE  # the last one may come early
     assert rig.push() is ErrorCode.INVALID_REQUEST
     assert rig.metrics.pushes == 3 and rig.metrics.refused == 6
+    assert rig.push(is_last=True) is ErrorCode.NONE  # that one was not the last, as with Kafka 4.4.0
+    assert rig.push(is_last=True) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_last_push_that_is_refused_was_the_last() -> None:
+    rig = _Rig()
+    rig.metrics.asked(_ME, _CLIENT)
+    assert rig.push(subscription_id=5, is_last=True) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert rig.push() is ErrorCode.INVALID_REQUEST
+    with pytest.raises(ApiError):  # its last error is another one
+        rig.metrics.asked(_ME, _CLIENT)
 
 
 def test_instances_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,6 +265,7 @@ async def test_a_client_asks_and_pushes(broker: Broker) -> None:
         again.client_instance_id, again.subscription_id, terminating=True, compression_type=9, metrics=b""
     )
     assert (await client.ask(strange, 0)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    strange.client_instance_id = bytes(range(16))  # that one has sent its last push
     strange.subscription_id += 1  # of several errors Kafka's
     assert (await client.ask(strange, 0)).error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     nobody = wire.PushTelemetryRequest(
