@@ -25,7 +25,7 @@ from kafkalite.log.validation import (
     marker_in,
 )
 from kafkalite.model import Buffer, Offset
-from kafkalite.record.batch import BatchHeader, assign_in_place
+from kafkalite.record.batch import HEADER_SIZE, TIMESTAMP_TYPE_FLAG, BatchHeader, assign_in_place, stamped_header
 
 
 class AppendableLog(ReadableLog):
@@ -83,8 +83,10 @@ class AppendableLog(ReadableLog):
             offset = Offset(offset + header.last_offset_delta + 1)
         buffers: list[list[Buffer]] | memoryview
         if append_time < 0 and not view.readonly:
-            for (position, _), base in zip(batches, bases):
+            for (position, header), base in zip(batches, bases):
                 assign_in_place(view, position, base, leader_epoch)
+                if header.attributes & TIMESTAMP_TYPE_FLAG:
+                    view[position : position + HEADER_SIZE] = stamped_header(view, position, header, append_time)
             buffers = view
         else:
             buffers = with_new_heads(view, batches, bases, leader_epoch, append_time)

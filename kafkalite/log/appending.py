@@ -14,6 +14,7 @@ from kafkalite.record.batch import (
     ASSIGNED_SIZE,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    TIMESTAMP_TYPE_FLAG,
     BatchHeader,
     assigned_head,
     stamped_header,
@@ -56,12 +57,12 @@ def duplicate_of(
 def with_new_heads(
     view: memoryview, batches: list[tuple[int, BatchHeader]], bases: list[int], leader_epoch: int, append_time: int
 ) -> list[list[Buffer]]:
-    """What to write per batch: base offset, leader epoch and, unless it is -1, the append time beside the unchanged rest."""
+    """What to write per batch: base offset, leader epoch and the type of timestamps beside the unchanged rest. `append_time` -1: CreateTime."""
     buffers: list[list[Buffer]] = []
     for (position, header), base in zip(batches, bases):
         end = position + header.batch_length + LOG_OVERHEAD
         assigned = assigned_head(header, base, leader_epoch)
-        if append_time >= 0:
+        if append_time >= 0 or header.attributes & TIMESTAMP_TYPE_FLAG:
             head = stamped_header(view, position, header, append_time)
             buffers.append([assigned, head[ASSIGNED_SIZE:], view[position + HEADER_SIZE : end]])
         else:

@@ -101,7 +101,7 @@ def _check_batch(
     elif count * _MIN_RECORD_BYTES > size - HEADER_SIZE:
         raise _invalid(f"record count {count} in {size - HEADER_SIZE} bytes of records")
     if flags := attributes & ~COMPRESSION_MASK:
-        _check_flags(flags, header, origin)
+        _check_flags(flags, header, config, origin)
     if header.producer_id >= 0 and header.producer_epoch < 0:
         raise _invalid("a producer id without an epoch")
     if origin == "client":
@@ -115,7 +115,7 @@ def _check_batch(
             _check_keys(view, position, header)
 
 
-def _check_flags(flags: int, header: BatchHeader, origin: Origin) -> None:
+def _check_flags(flags: int, header: BatchHeader, config: TopicConfig, origin: Origin) -> None:
     if flags & DELETE_HORIZON_FLAG:
         raise _invalid("only compaction sets a delete horizon")
     if flags & TRANSACTIONAL_FLAG and header.producer_id < 0:
@@ -123,6 +123,8 @@ def _check_flags(flags: int, header: BatchHeader, origin: Origin) -> None:
     if flags & CONTROL_FLAG and origin == "client":
         raise _invalid("clients may not write control batches")
     if flags & TIMESTAMP_TYPE_FLAG and origin == "client":
+        if config.message_timestamp_type != "LogAppendTime" and header.max_timestamp != NO_TIMESTAMP:
+            return  # the append clears the flag, as Kafka's LogValidator does
         text = "only a broker sets the timestamp type LogAppendTime"
         raise _wrong_records(ErrorCode.INVALID_TIMESTAMP, text, range(header.record_count))
 

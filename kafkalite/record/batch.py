@@ -175,12 +175,13 @@ def assigned_head(header: BatchHeader, base_offset: int, leader_epoch: int) -> b
 def stamped_header(view: memoryview, position: int, header: BatchHeader, now_ms: int) -> bytes:
     """The 61-byte header for LogAppendTime: the broker's clock as max timestamp, flag set, CRC new. Assigned fields stay.
 
-    The base timestamp stays (record deltas count from it); readers take the max timestamp for every record.
+    `now_ms` -1: for CreateTime, with the producer's max timestamp and without the flag. The base timestamp stays (record deltas count from it); readers take the max timestamp for every record.
     """
     head = bytearray(view[position : position + HEADER_SIZE])
-    _STAMP.pack_into(
-        head, 21, header.attributes | TIMESTAMP_TYPE_FLAG, header.last_offset_delta, header.base_timestamp, now_ms
-    )
+    attributes, max_timestamp = header.attributes | TIMESTAMP_TYPE_FLAG, now_ms
+    if now_ms < 0:
+        attributes, max_timestamp = header.attributes & ~TIMESTAMP_TYPE_FLAG, header.max_timestamp
+    _STAMP.pack_into(head, 21, attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
     crc = crc32c(view[position + HEADER_SIZE : position + header.size], crc32c(memoryview(head)[CRC_START:]))
     _CRC.pack_into(head, 17, crc)
     return bytes(head)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError
-from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches
+from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches, stamped_header
 from kafkalite.record.builder import encode_batch, encode_record, end_transaction_marker
 from kafkalite.record.reader import read_records
 from tests.support.logs import PATH, TP, batch, everything, make_log, reopen, values
@@ -228,6 +228,19 @@ def test_log_append_time_restamps_the_batch(disk: MemoryDisk) -> None:
     info = log.append_as_leader(batch(["a"], timestamp_ms=5), 1)
     assert info.log_append_time_ms == 77_000
     assert [record.timestamp for record in read_records(everything(log))] == [77_000]
+
+
+@pytest.mark.parametrize("buffer", [bytes, bytearray])
+def test_a_producers_records_keep_their_timestamps_whatever_it_calls_them(
+    disk: MemoryDisk, buffer: type[bytes | bytearray]
+) -> None:
+    """Readers would take the batch's largest timestamp for that of each record. As Kafka 4.4.0."""
+    log = make_log(disk)
+    said = stamped_header(memoryview(one := batch(["a", "b"], timestamp_ms=5)), 0, parse_header(one), 90)
+    info = log.append_as_leader(memoryview(buffer(said + one[HEADER_SIZE:])), 1)
+    assert (info.max_timestamp, info.log_append_time_ms) == (90, -1)
+    assert [record.timestamp for record in read_records(everything(log))] == [5, 5]
+    assert parse_header(everything(log)).max_timestamp == 90
 
 
 def test_a_failed_write_leaves_no_trace_and_stops_the_log(disk: MemoryDisk) -> None:

@@ -137,10 +137,10 @@ def test_records_with_wrong_timestamps_are_named(codec: Codec) -> None:
     assert checked(records, stamped)
 
 
-@pytest.mark.parametrize("of_topic", ["CreateTime", "LogAppendTime"])
-def test_only_a_broker_says_that_timestamps_are_those_of_the_append(of_topic: str) -> None:
-    """Readers of a topic with CreateTime would take the batch's largest timestamp for that of each record."""
-    records = made(Codec.NONE, *RECORDS[:2], log_append_time=True)
+@pytest.mark.parametrize(("of_topic", "timestamps"), [("LogAppendTime", ()), ("CreateTime", (-1, -1))])
+def test_only_a_broker_says_that_timestamps_are_those_of_the_append(of_topic: str, timestamps: tuple[int, ...]) -> None:
+    """As Kafka 4.4.0 answers; on a topic with CreateTime it takes records that have timestamps."""
+    records = made(Codec.NONE, *RECORDS[:2], log_append_time=True, timestamps=timestamps)
     with pytest.raises(ApiError) as refused:
         batches_for_leader(memoryview(records), TopicConfig(message_timestamp_type=of_topic), "client")
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
