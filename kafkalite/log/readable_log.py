@@ -163,8 +163,8 @@ class ReadableLog(LogState):
         if epoch > self._epochs.cache.latest_epoch:
             return NO_LEADER_EPOCH, NO_OFFSET
         found = self.epoch_and_end_offset_for(epoch)
-        if found[0] == NO_LEADER_EPOCH and epoch >= 0:
-            return LeaderEpoch(epoch), Offset(self._epochs.cache.entries()[0][1])
+        if found[0] == NO_LEADER_EPOCH and epoch != NO_LEADER_EPOCH and (known := self._epochs.cache.entries()):
+            return LeaderEpoch(epoch), Offset(known[0][1])
         return found
 
     def epoch_at(self, offset: int) -> LeaderEpoch:

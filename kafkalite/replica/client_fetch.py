@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kafkalite.env.residency import NotResident
 
 READ_COMMITTED = 1
+#: Another one is UNKNOWN_SERVER_ERROR, as in Kafka (IsolationLevel.forId).
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 #: Entries that are read, or encoded, in one step; light steps only mark them, or take them apart.
 STEP, LIGHT_STEP = 50, 1_000
 

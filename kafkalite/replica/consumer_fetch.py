@@ -466,6 +466,8 @@ def _read_records(
     entry: FetchEntry, log: PartitionLog, left: int, limit: Offset, isolation: int, *, is_first: bool
 ) -> int:
     """The offset behind what was read. Raises ApiError, StorageError; NotResident, and then nothing was read."""
+    if entry.max_bytes < 0 or (is_first and left < 0):
+        raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, "a size below 0")  # as in Kafka (LogSegment.read)
     max_bytes = min(entry.max_bytes, max(left, 0))
     with ResidentOnly() if entry.cold_reads < ATTEMPTS else contextlib.nullcontext():
         info = log.read(entry.fetch_offset, max_bytes, max_offset=limit, min_one_batch=is_first)

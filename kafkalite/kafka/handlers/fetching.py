@@ -14,10 +14,20 @@ from kafkalite.kafka.fetch_answer import begin_fetched, encoding_fetched
 from kafkalite.kafka.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, ClientSession, FetchSessions
 from kafkalite.kafka.kept_fetches import KEPT_FROM, KeptFetches
 from kafkalite.kafka.pieces import pieces_of
+from kafkalite.kafka.refusals import refuse
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.model import NO_TOPIC_ID, Buffer, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, Buffer, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.replica.client_fetch import LIGHT_STEP, STEP, ClientFetch, FetchAnswer, FetchEntry, FetchTerms, Steps
+from kafkalite.replica.client_fetch import (
+    ISOLATION_LEVELS,
+    LIGHT_STEP,
+    STEP,
+    ClientFetch,
+    FetchAnswer,
+    FetchEntry,
+    FetchTerms,
+    Steps,
+)
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.quotas import Kind
 
@@ -145,6 +155,8 @@ class FetchHandlers:
 
     def _begin(self, request: Request, message: wire.FetchRequest) -> _Fetch | wire.FetchResponse:
         """Whether it may go on, in which session. From here on another request of the session makes it an outdated one."""
+        if message.isolation_level not in ISOLATION_LEVELS:
+            return refuse("Fetch", message, request.version, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         owner = (request.principal, request.client_host)
         session = self.sessions.get(message.session_id, owner) if message.session_id else None
         if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -240,7 +252,7 @@ class FetchHandlers:
                     TopicPartition(name or "", partition.partition),
                     partition.fetch_offset,
                     partition.partition_max_bytes,
-                    partition.current_leader_epoch,
+                    LeaderEpoch(max(partition.current_leader_epoch, NO_LEADER_EPOCH)),  # FetchRequest.optionalEpoch
                     topic_id,
                     LeaderEpoch(partition.last_fetched_epoch),
                 )

@@ -10,6 +10,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Offset, TopicPartition
 from kafkalite.protocol import wire
+from kafkalite.replica.client_fetch import ISOLATION_LEVELS
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 
 _EARLIEST_LOCAL = -4
@@ -35,6 +36,8 @@ class LogOffsetHandlers:
         }
 
     async def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
+        if message.isolation_level not in ISOLATION_LEVELS:
+            raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {message.isolation_level}")
         refused = _refused(request, message)
         asked = tuple(
             ListOffsetsPartition(

@@ -175,6 +175,32 @@ async def test_list_offsets(broker: Broker, version: int) -> None:
     assert await listed(1_001) == (0, -1)
 
 
+@pytest.mark.parametrize("level", [-1, 2])
+async def test_there_are_two_isolation_levels(broker: Broker, level: int) -> None:
+    """As Kafka 4.4.0 answers."""
+    await broker.create("t")
+    client = await broker.client()
+    for version in (11, 12):
+        read = await client.ask(fetch("t", isolation_level=level), version)
+        [part] = read.responses[0].partitions
+        assert (read.error_code, part.error_code) == (ErrorCode.UNKNOWN_SERVER_ERROR,) * 2
+    many = fetch("t", isolation_level=level)
+    many.topics[0].partitions *= 1_001
+    assert (await client.ask(many, 12)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    request = wire.ListOffsetsRequest
+    topics = [request.ListOffsetsTopic("t", [request.ListOffsetsPartition(0, timestamp=-1)])]
+    asked = await client.ask(request(-1, level, topics), 7)
+    assert asked.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_a_leader_epoch_below_zero_is_none(broker: Broker) -> None:
+    await broker.create("t")
+    request = fetch("t")
+    request.topics[0].partitions[0].current_leader_epoch = -2
+    answer = await (await broker.client()).ask(request, 12)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
 async def test_what_list_offsets_names_twice_is_not_looked_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     await broker.create("t")
     client = await broker.client()

@@ -85,7 +85,8 @@ async def test_administration_of_a_node(tmp_path: Path) -> None:
             assert refused.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
         epochs = wire.OffsetForLeaderEpochRequest
-        for epoch, told in ((0, (0, 0)), (1, (-1, -1))):  # what the log has never seen ends nowhere
+        # What the log has never seen ends nowhere; what is before all that it knows ends at its first epoch's start, as in Kafka.
+        for epoch, told in ((0, (0, 0)), (1, (-1, -1)), (-1, (-1, -1)), (-5, (-5, 0))):
             asked = epochs(-2, [epochs.OffsetForLeaderTopic("t", [epochs.OffsetForLeaderPartition(0, -1, epoch)])])
             [part] = (await client.ask(asked, 4)).topics[0].partitions
             assert (part.error_code, part.leader_epoch, part.end_offset) == (0, *told)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.errors import ErrorCode
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, FetchTerms
 from tests.support.fetching import answered
@@ -57,3 +58,19 @@ async def test_partitions_count_with_what_they_may_give_at_most(node: Any) -> No
 
 async def test_a_partition_counts_no_more_than_it_has(node: Any) -> None:
     assert fetched_bytes(node, FetchTerms(FOREVER_MS, 1 << 19, 1 << 20), partition_max_bytes=1 << 20) == []
+
+
+async def test_a_size_below_zero_is_an_error_where_something_would_be_read(node: Any) -> None:
+    """As Kafka 4.4.0 answers (LogSegment.read)."""
+    for offset, of_partition, of_all, error in (
+        (0, -1, 1 << 20, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (0, 1 << 20, -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (0, 0, 0, ErrorCode.NONE),
+        (10, -1, -1, ErrorCode.NONE),
+    ):
+        fetch = ClientFetch()
+        entry = fetch.list(TPS[0], Offset(offset), of_partition)
+        errors: list[int] = []
+        done = answered(lambda entry=entry, errors=errors: errors.append(entry.error))
+        node.manager.consuming.fetch(fetch, FetchTerms(0, 1, of_all), done, None, AT_ONCE)
+        assert errors == [error]
