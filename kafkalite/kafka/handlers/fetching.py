@@ -156,7 +156,8 @@ class FetchHandlers:
     def _begin(self, request: Request, message: wire.FetchRequest) -> _Fetch | wire.FetchResponse:
         """Whether it may go on, in which session. From here on another request of the session makes it an outdated one."""
         if message.isolation_level not in ISOLATION_LEVELS:
-            return refuse("Fetch", message, request.version, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            refused: wire.FetchResponse = refuse("Fetch", message, request.version, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            return refused
         owner = (request.principal, request.client_host)
         session = self.sessions.get(message.session_id, owner) if message.session_id else None
         if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
