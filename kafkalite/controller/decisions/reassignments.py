@@ -141,7 +141,7 @@ def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
 def wanted_move(
     replicas: Replicas, move: ReassignmentProgress | None, requested: Replicas, throttle: int
 ) -> ReassignmentProgress | None:
-    """The move after a request; `requested` empty: call it off."""
+    """The move after a request; `requested` empty: call it off. The same request again changes nothing: it stays until it has been taken up."""
     if move is None:
         return (
             None
@@ -153,7 +153,8 @@ def wanted_move(
         return move
     if target == move.target:
         return dataclasses.replace(move, throttle=throttle) if requested else move
-    origin = replicas if move.target == replicas and not move.step else move.origin
+    # A cancel goes back to the origin, also where the move has just arrived and old files are still being removed.
+    origin = replicas if requested and move.target == replicas and not move.step else move.origin
     if target == replicas:
         return ReassignmentProgress(target, target, dropping=move.dropping) if move.dropping else None
     return ReassignmentProgress(target, origin, dropping=move.dropping, throttle=throttle)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,13 @@ from hypothesis import strategies as st
 from kafkalite.controller.decisions.effects import Send
 from kafkalite.controller.decisions.events import UNLIMITED, Advance, ReassignmentLimits
 from kafkalite.controller.decisions.reassignment_steps import next_step
-from kafkalite.controller.decisions.reassignments import MAX_REPEATED, advance_on, on_replica_dropped, undropped
+from kafkalite.controller.decisions.reassignments import (
+    MAX_REPEATED,
+    advance_on,
+    on_replica_dropped,
+    undropped,
+    wanted_move,
+)
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.model import (
@@ -34,7 +42,7 @@ from kafkalite.rpc.messages.control import StopReplicaRequest
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "kip435_steps.json").read_text())
 
 
-def brokers(ids: list[int]) -> tuple[BrokerId, ...]:
+def brokers(ids: Sequence[int]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(each) for each in ids)
 
 
@@ -206,3 +214,17 @@ def test_an_answer_about_a_topic_without_an_id_says_nothing_of_disks() -> None:
     state = dataclasses.replace(state, away=frozenset({(partitions[1], BrokerId(1))}))
     state, _ = on_replica_dropped(state, partitions[:1], (), BrokerId(1))
     assert state.away and state.dropped == {(partitions[0], BrokerId(1))}
+
+
+def test_a_request_that_is_taken_up_twice_is_taken_up_once() -> None:
+    """A cancel that came while the old files of a move were removed was undone by the next pass over the same request."""
+    lists = [(1, 2, 3), (3, 2, 4), (5, 6)]
+    for replicas, target, origin in itertools.product(map(brokers, lists), repeat=3):
+        for step, dropping in itertools.product([(), (1, 2, 5)], [(), (4,)]):
+            move = ReassignmentProgress(target, origin, brokers(step), brokers(dropping))
+            for known, requested in itertools.product([None, move], [(), *map(brokers, lists)]):
+                once = wanted_move(replicas, known, requested, 0)
+                assert wanted_move(replicas, once, requested, 0) == once, (replicas, known, requested)
+    arrived = ReassignmentProgress(brokers((1, 2, 3)), brokers((3, 2, 4)), dropping=brokers((4,)))
+    back = wanted_move(arrived.target, arrived, (), 0)
+    assert back is not None and back.target == back.origin == (3, 2, 4) and back.dropping == (4,)
