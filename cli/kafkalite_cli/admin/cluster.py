@@ -19,6 +19,8 @@ from kafkalite_cli.admin.zookeeper.note import note_zookeeper
 from kafkalite_cli.output import Invocation, Output, client_options
 
 _UNREACHABLE = "broker.unreachable"
+#: Of each kind of problem in the table: a broker that is gone is a problem of each partition that it has.
+_MOST_ROWS = 10
 
 
 @click.command("describe-cluster")
@@ -115,16 +117,22 @@ def _problems(
 
 def _print_problems(problems: Sequence[dict[str, object]], out: Output, now_ms: int) -> None:
     """A table of the problems, and below it what to do about each kind."""
-    rows = [
-        (
-            p["what"],
-            p["subject"],
-            "" if p["what"] == _UNREACHABLE else p["broker_id"],
-            f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s" if p["since_ms"] else "",
-            p["detail"],
-        )
-        for p in problems
+    rows: list[tuple[object, ...]] = []
+    shown: Counter[str] = Counter()
+    for p in problems:
+        kind, subject, since_ms = str(p["what"]), str(p["subject"]), int(str(p["since_ms"]))
+        shown[kind] += 1
+        if shown[kind] > _MOST_ROWS:
+            continue
+        seen_by = "" if kind == _UNREACHABLE else p["broker_id"]
+        since = f"{max(0, now_ms - since_ms) // 1000} s" if since_ms else ""
+        rows.append((kind, subject, seen_by, since, str(p["detail"]).removeprefix(f"{subject}: ")))
+    rows += [
+        (kind, f"and {count - _MOST_ROWS:,} more", "", "", "--json lists all")
+        for kind, count in shown.items()
+        if count > _MOST_ROWS
     ]
+    rows.sort(key=lambda row: severity(str(row[0])))
     out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
     for kind in sorted({str(p["what"]) for p in problems}, key=severity):
         said = advice(kind)

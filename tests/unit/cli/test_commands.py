@@ -127,6 +127,24 @@ async def test_cluster_and_health() -> None:
         assert [p["subject"] for p in sick.json["problems"]] == ["t-0", "t-0"]
 
 
+async def test_health_lists_the_first_of_many_problems_of_one_kind() -> None:
+    """A broker that was gone took 65 lines, one for each partition."""
+    async with FakeCluster(1) as cluster:
+        under = [HealthProblem("partition.under_replicated", 0, f"t-{n}: not in sync: 4", f"t-{n}") for n in range(30)]
+        cluster.problems += [*under, HealthProblem("partition.offline", 0, "u-0 has no leader", "u-0")]
+        sick = await kafkalite("admin", "health", cluster=cluster)
+        rows = [
+            line.split() for line in sick.out.splitlines() if line.startswith("partition.") and ": " not in line[:30]
+        ]
+        assert rows[0][:2] == ["partition.offline", "u-0"], "the most urgent comes first"
+        assert [row[1] for row in rows[1:]] == [*(f"t-{n}" for n in range(10)), "and"] and rows[-1][2:4] == [
+            "20",
+            "more",
+        ]
+        whole = await kafkalite("admin", "health", "--json", cluster=cluster)
+        assert len(whole.json["problems"]) == 31
+
+
 async def test_health_names_the_broker_that_is_gone() -> None:
     """Not only the partitions that miss it."""
     async with FakeCluster(3) as cluster:
