@@ -13,8 +13,6 @@ SOAK ?=
 OLD ?= HEAD~1
 PAGES ?=
 JAR ?=
-#: What runs before a command that leaves the CPU to others: `nice -n 10`.
-BESIDE ?=
 #: Tests within one process: their coverage says something. Not tests/property: they run the same lines a thousand times, and measuring makes
 #: that take three times the CPU.
 COVERED := tests/unit tests/datadriven tests/contract
@@ -35,17 +33,17 @@ test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simu
 	$(PY) -m pytest tests -n 3 --dist worksteal
 
 coverage: $(VENV)/.complete ## tests within one process, and the share of lines that they run; fails below the floor (pyproject.toml)
-	$(BESIDE) $(PY) -m pytest $(COVERED) -n 3 --dist worksteal --cov --cov-report=term:skip-covered
+	$(PY) -m pytest $(COVERED) -n 3 --dist worksteal --cov --cov-report=term:skip-covered
 
 # Four at once on two cores: half of the time, these tests wait for their processes.
 rest: $(VENV)/.complete
 	$(PY) -m pytest tests -n 4 --dist worksteal --durations 30 $(COVERED:%=--ignore=%)
 
 # Types and imports take one core, and so do the seeds here: both at once. The tests of processes leave a third of the CPU idle: the others take
-# it, at a priority that costs the former nothing.
+# it.
 check: lint ## what CI runs: lint, types, import contracts, every test, the first simulation seeds
 	$(MAKE) -j2 --output-sync=recurse static simfirst JOBS=1
-	$(MAKE) -j2 rest coverage BESIDE='nice -n 10'
+	$(MAKE) -j2 rest coverage
 
 .PHONY: static
 static: types imports
