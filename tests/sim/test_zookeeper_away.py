@@ -85,6 +85,7 @@ def held(result: Result) -> None:
     assert result.stats["acked"] == result.stats["sent"] > 0
 
 
+@pytest.mark.timeout(1800)  # a minute of CPU, and other tests beside it
 @pytest.mark.checklist(63)
 def test_an_hour_without_zookeeper_under_faults_that_pass() -> None:
     """Every write was refused as soon as the leases had run out."""
