@@ -28,8 +28,8 @@ KeyValue = tuple[bytes, bytes | None]
 
 #: What all schemas take in memory on the node that coordinates the registry. Topics share it (`security.fair_room`).
 MAX_BYTES = 256 * 2**20
-#: What a version takes beside its text.
-_VERSION_BYTES = 1_000
+#: What a version takes beside its text, and each of its references.
+_VERSION_BYTES, _REFERENCE_BYTES = 1_000, 900
 
 
 def topic_of(subject: str) -> str:
@@ -109,10 +109,11 @@ class Subjects:
 
     def _put(self, version: Version) -> None:
         known = self.versions.setdefault(version.subject, {})
-        taken = 0 if version.version in known else _VERSION_BYTES
+        before = known.get(version.version)
+        taken = _version_bytes(version.schema) - (0 if before is None else _version_bytes(before.schema))
         taken += 0 if version.id in self.schemas else _text_bytes(version.schema)
         self.room.give(topic_of(version.subject), -taken)
-        self._unlink(known.get(version.version))
+        self._unlink(before)
         known[version.version] = version
         place = (version.subject, version.version)
         self.holders.setdefault(version.id, {})[place] = None
@@ -132,7 +133,7 @@ class Subjects:
         known = self.versions.get(subject, {})
         gone = known.pop(version, None)
         if gone is not None:
-            self.room.give(topic_of(subject), _VERSION_BYTES)
+            self.room.give(topic_of(subject), _version_bytes(gone.schema))
             self._unlink(gone)
         if not known:
             self.versions.pop(subject, None)
@@ -188,7 +189,7 @@ class Subjects:
 
     def has_room(self, subject: str, schema: Schema) -> bool:
         """Whether the subject may have one more version, which is this schema."""
-        size = _VERSION_BYTES + (0 if schema in self.ids else _text_bytes(schema))
+        size = _version_bytes(schema) + (0 if schema in self.ids else _text_bytes(schema))
         return self.room.has_room(topic_of(subject), size)
 
     def level(self, subject: str, default: str) -> str:
@@ -206,6 +207,10 @@ def _forget(places: dict[Any, dict[tuple[str, int], None]], key: object, place: 
     held.pop(place, None)
     if not held:
         places.pop(key, None)
+
+
+def _version_bytes(schema: Schema) -> int:
+    return _VERSION_BYTES + _REFERENCE_BYTES * len(schema.references)
 
 
 def _text_bytes(schema: Schema) -> int:

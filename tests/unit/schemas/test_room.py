@@ -7,7 +7,8 @@ import json
 import pytest
 
 from kafkalite.schemas import registry, subjects
-from kafkalite.schemas.subjects import Subjects
+from kafkalite.schemas.schema import Reference, Schema
+from kafkalite.schemas.subjects import Subjects, Version, version_record
 from tests.support.schema_api import INT, Api
 
 
@@ -47,6 +48,22 @@ async def test_room_is_that_of_texts_and_of_versions(api: Api) -> None:
     assert room.taken == before
     await api("DELETE", "/subjects/u-value?permanent=true")
     assert room.taken < before
+
+
+def test_references_take_room() -> None:
+    """Each takes 800 bytes of the registry's memory, and one schema may have a hundred."""
+
+    def taken(references: int) -> int:
+        schema = Schema("AVRO", '"int"', tuple(Reference(f"n{each}", "t", 1) for each in range(references)))
+        state, version = Subjects(), Version("u", 1, 1, schema)
+        state.replay(*version_record(version))
+        state.replay(*version_record(version))  # a record that comes again takes nothing more
+        size = state.room.taken
+        state.replay(version_record(version)[0], None)
+        assert state.room.taken == len(schema.text), "the text stays, under its id"
+        return size
+
+    assert taken(20) - taken(0) > 20 * 800
 
 
 async def test_parsed_schemas_are_kept_by_their_size(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
