@@ -207,14 +207,20 @@ class MoreFaults:
         return not simulation.nodes[name].alive
 
     def has_alone(self, name: str) -> bool:
-        """Whether no other node is in sync, or eligible, of a partition of an internal topic: `may_lose_power` looks at the others."""
+        """Whether no other node that is in sync, or eligible, has as much of a partition of an internal topic: `may_lose_power` looks at the others.
+
+        Nobody observes what is committed there. What this node has is at least that, unless it has lost some already.
+        """
         simulation = self._simulation
         number = simulation.plan.node_names.index(name) + 1
-        return any(
-            number in state.isr and not {*state.isr, *state.elr} - {number}
-            for partition, state in simulation.zk.states.items()
-            if partition[0] not in simulation.plan.all_topics
-        )
+        for partition, state in simulation.zk.states.items():
+            members = {*state.isr, *state.elr}
+            if partition[0] in simulation.plan.all_topics or number not in members:
+                continue
+            hosts = [simulation.plan.node_names[each - 1] for each in members - {number}]
+            if not simulation.copies.is_as_long_without(name, partition, hosts):
+                return True
+        return False
 
     # --- operators -------------------------------------------------------------------------------
 

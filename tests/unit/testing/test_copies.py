@@ -35,6 +35,12 @@ def test_the_last_copy_may_not_go_and_another_may() -> None:
     put("two", "t-0.0123abc-delete", batch)
     copies.removing("one", mine)
     assert not copies.is_complete_without("one", ("t", 0), ["two"]), "what is set aside serves nobody"
+    put("one", "__share_group_state-0", batch)
+    put("two", "__share_group_state-0", b"")  # its disk is an older copy
+    put("two", "__share_group_state-0.0123abc-stray", batch)
+    assert not copies.is_as_long_without("one", ("__share_group_state", 0), ["two"])
+    assert copies.is_as_long_without("two", ("__share_group_state", 0), ["one"])
+    assert not copies.is_as_long_without("two", ("__share_group_state", 0), []), "an empty one may be the only one"
     loop.close()
 
 

@@ -72,6 +72,12 @@ class Copies:
         end, allowed = self._committed_end(partition), set(others) - {host}
         return any(copy.host in allowed and copy.in_place and copy.end >= end for copy in self.of(partition))
 
+    def is_as_long_without(self, host: str, partition: Partition, others: Iterable[str]) -> bool:
+        """Whether one of the other hosts has a copy that goes as far as this one's, in its place."""
+        allowed, copies = set(others) - {host}, [copy for copy in self.of(partition) if copy.in_place]
+        end = max((copy.end for copy in copies if copy.host == host), default=0)
+        return any(copy.host in allowed and copy.end >= end for copy in copies)
+
     def removing(self, host: str, path: str) -> None:
         """A directory is about to be removed. Raises Violation if no other directory has its records."""
         found = partition_of(path.rpartition("/")[2])
