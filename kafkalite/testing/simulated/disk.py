@@ -208,7 +208,7 @@ class SimDisk(PathFaults):
 
     def rename(self, old: str, new: str) -> None:
         self.operation("rename", old)
-        self.check(new)
+        self.check(new, "rename")
         self._tree.rename(old, new)
 
     def remove(self, path: str) -> None:
@@ -275,7 +275,7 @@ class SimDisk(PathFaults):
             self.check_thread(path)
             await self.pause()
             await self.answers(path)
-            self.check(path)
+            self.check(path, "load")
         except OSError:
             return
         node = self._tree.find(path)
@@ -321,7 +321,7 @@ class SimDisk(PathFaults):
     def operation(self, kind: str, path: str) -> None:
         """One operation of the seam begins; in a thread, others may come first. Raises OSError."""
         self.lanes.before_operation()
-        self.check(path)
+        self.check(path, kind)
         if self.lanes.current is None:
             self.on_operation(kind, path)
         else:
@@ -426,7 +426,7 @@ class SimFile:
         before = self._node.pending[count - 1] if count else None
         await self._disk.pause()
         await self._disk.answers(self.path)
-        self._disk.check(self.path)
+        self._disk.check(self.path, "sync")
         # Another sync may have persisted some of it already: persist up to our last write, if it still waits.
         for index, entry in enumerate(self._node.pending):
             if entry is before:

@@ -5,8 +5,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections.abc import Mapping
 
 from kafkalite.testing.simulated.process import current_process
+
+#: What no kernel answers to an operation, by its kind: a fault with such an error spares it.
+_NEVER: Mapping[str, frozenset[int]] = {
+    # The file was found and opened before.
+    **dict.fromkeys(("append", "read_at", "truncate", "write_at"), frozenset({errno.ENOENT, errno.EMFILE})),
+    "sync": frozenset({errno.ENOENT, errno.EMFILE, errno.ENOMEM}),
+    # That there is no such file is no error to these (Disk).
+    **dict.fromkeys(("exists", "remove"), frozenset({errno.ENOENT, errno.EMFILE})),
+    "modified_ms": frozenset({errno.EMFILE}),
+    "rename": frozenset({errno.EMFILE}),
+}
 
 
 class PathFaults:
@@ -21,7 +33,7 @@ class PathFaults:
         self.was_faulty = False
 
     def fail(self, path: str, error: int = errno.EIO) -> None:
-        """Every operation at or below `path` raises OSError(error) from now on."""
+        """Every operation at or below `path` that can give this error raises OSError(error) from now on."""
         self._failing[path] = error
         self.was_faulty = True
 
@@ -57,11 +69,11 @@ class PathFaults:
                 return repaired
         return None
 
-    def check(self, path: str) -> None:
-        """Raise what the disk would. A dead process has no system calls."""
+    def check(self, path: str, kind: str) -> None:
+        """Raise what the disk would answer to an operation of this kind. A dead process has no system calls."""
         process = current_process()
         if process is not None and not process.alive:
             raise OSError(errno.EIO, "the process is dead", path)
         for prefix, error in self._failing.items():
-            if path == prefix or path.startswith(prefix + "/"):
+            if (path == prefix or path.startswith(prefix + "/")) and error not in _NEVER.get(kind, ()):
                 raise OSError(error, os.strerror(error), path)

@@ -224,6 +224,25 @@ def test_a_failing_disk_and_a_full_one() -> None:
     loop.close()
 
 
+@pytest.mark.parametrize("error", [errno.ENOENT, errno.EMFILE, errno.ENOMEM])
+def test_an_operation_answers_only_what_a_kernel_does(error: int) -> None:
+    """Found by simulation (harsh seed 70021): fsync answered ENOENT, and the only log in sync waited for an operator."""
+    loop, disk = make()
+    file = disk.open("/f", create=True)
+    disk.fail("/f", error)
+    with pytest.raises(OSError) as refused:
+        disk.open("/f")
+    assert refused.value.errno == error
+    if error != errno.ENOMEM:
+        file.append([b"x"])
+        assert file.read_at(0, 1) == b"x"
+    loop.run_until_complete(file.sync())
+    disk.fail("/f", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        loop.run_until_complete(file.sync())
+    loop.close()
+
+
 def test_run_blocking_runs_in_virtual_time() -> None:
     loop, disk = make()
     assert loop.run_until_complete(disk.run_blocking(lambda: 42)) == 42
