@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kafkalite.coordination import paths
+from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.cluster_znodes import decode_cluster_id, decode_controller, decode_controller_epoch
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.registration import registered_brokers
@@ -24,7 +24,9 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """`is_complete` is False if anything could not be read or decoded: then nothing may be classified as stray by it.
+    """`partitions`: without those of topics whose deletion is requested: this node may have deleted its replica already, and would host it again.
+
+    `is_complete` is False if anything could not be read or decoded, or is being deleted: then nothing may be classified as stray by it.
 
     `is_readable` is False only if something that is there could not be decoded.
     """
@@ -39,6 +41,8 @@ class ClusterSnapshot:
 
 async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
     """All of it, pipelined. Raises the Coordinator's errors (the caller reads again)."""
+    # Before the topics: a request leaves in the same transaction as the topic. So what is read below is not yet being deleted, or named here.
+    deleted = await _being_deleted(coordinator)
     controller_id, controller_epoch = await _read_controller(coordinator)
     brokers = await _read_brokers(coordinator)
     try:
@@ -58,8 +62,10 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
         is_same = (
             topic is not None and topic.topic_id == first[key.topic].topic_id
         )  # else the state may be the former topic's
-        if node is None or topic is None or not is_same or key.partition not in topic.partitions:
-            is_complete = False  # a controller has yet to choose its leader: not hosted yet, but no stray either
+        is_deleted = key.topic in deleted
+        if node is None or topic is None or not is_same or key.partition not in topic.partitions or is_deleted:
+            # A controller has yet to choose its leader, or to have it deleted: not hosted, but no stray either.
+            is_complete = False
             continue
         path = paths.partition_state(key)
         try:
@@ -88,6 +94,21 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
             )
         )
     return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete, is_readable)
+
+
+async def _being_deleted(coordinator: Coordinator) -> frozenset[str]:
+    """The topics whose deletion was requested before now. What cannot be decoded is the controller's to report."""
+    # A command in an earlier session may have deleted replicas of a topic whose request this node's server does not show yet.
+    await coordinator.sync(paths.DELETE_TOPICS)
+    try:
+        data, _ = await coordinator.get(paths.DELETE_TOPICS)
+        names, _ = await coordinator.children(paths.DELETE_TOPICS)
+    except NoNodeError:
+        return frozenset()
+    try:
+        return frozenset([*admin_znodes.decode_delete_topics(data), *names])
+    except ZnodeError:
+        return frozenset(names)
 
 
 async def _read_topics(coordinator: Coordinator, names: Sequence[str]) -> tuple[dict[str, TopicZnode], bool]:

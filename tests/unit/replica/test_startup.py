@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.admin_znodes import encode_delete_topics
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
 from kafkalite.errors import ApiError, ErrorCode
@@ -90,20 +91,31 @@ async def test_a_broker_that_went_while_this_node_read_does_not_come_back(make_c
     assert node.metadata.broker(gone) is None
 
 
-async def test_a_replica_that_was_deleted_is_not_read_back(make_cluster):
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("is_kafkas", [False, True])
+async def test_a_replica_that_was_deleted_is_not_read_back(make_cluster, *, is_restarted: bool, is_kafkas: bool):
     """Found by simulation (harsh seed 70013): a new session read the topic after its replica was deleted, and before the controller had removed its
     znodes. Nobody stopped the replica that came back so."""
     cluster = await make_cluster(2)
+    node, deleted, other = cluster.node(1), TopicPartition("t", 1), TopicPartition("u", 0)
     cluster.create_topic("t", {0: (1, 2), 1: (1, 2)})
-    node, other = cluster.node(1), TopicPartition("t", 1)
-    states = [cluster.decide(each, leader=2, isr=(1, 2), epoch=1) for each in (TP, other)]
-    await cluster.command_all(*states)
-    await cluster.stop_replica(1, TP, delete=True, epoch=EPOCH_DURING_DELETE)
+    cluster.create_topic("u", {0: (1, 2)})
+    states = {each: cluster.decide(each, leader=2, isr=(1, 2), epoch=1) for each in (TP, deleted, other)}
+    await cluster.command_all(*states.values())
+    cluster.zookeeper.lag("node1", 0.2)  # its server does not show the request at once
+    data, below = (b"", [Create(paths.delete_topic("t"), b"")]) if is_kafkas else (encode_delete_topics(["t"]), [])
+    cluster.zookeeper.poke(Create(paths.parent(paths.DELETE_TOPICS), b""), Create(paths.DELETE_TOPICS, data), *below)
+    await cluster.stop_replica(1, deleted, delete=True, epoch=EPOCH_DURING_DELETE)
+    if is_restarted:
+        await stopped(node, clean=False)
+        await node.start()
     await node.manager.session_roles.on_session(await node.session.wait())
-    assert [each.topic_partition for each in node.manager.hosted.all()] == [other]
-    await cluster.command(1, states[0])  # a move brings it back
-    await node.manager.session_roles.on_session(await node.session.wait())
-    assert node.manager.hosted.get(TP) is not None
+    hosted = {each.topic_partition for each in node.manager.hosted.all()}
+    assert hosted == ({other} if is_restarted else {TP, other})
+    assert node.logs.get(deleted) is None
+    assert node.logs.get(TP) is not None and not node.manager.strays.needs_classification
+    await cluster.command(1, states[deleted])  # a move brings it back
+    assert node.manager.hosted.get(deleted) is not None
 
 
 @pytest.mark.checklist(39)
