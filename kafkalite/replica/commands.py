@@ -21,7 +21,6 @@ from kafkalite.model import (
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
-    TopicId,
     TopicPartition,
 )
 from kafkalite.replica.command_queue import CommandQueue
@@ -57,7 +56,6 @@ _log = get_logger(__name__)
 
 #: Transitions before the loop gets its turn.
 SLICE = 16
-_MOST_DELETED = 10_000
 
 
 class Commands:
@@ -93,8 +91,6 @@ class Commands:
         self._read_assigned: set[TopicPartition] = set()
         #: Commands carried out so far.
         self.count = 0
-        #: Replicas that a command has deleted, with their topics' ids, the newest `_MOST_DELETED`. ZooKeeper may still name them for a moment.
-        self._deleted: dict[TopicPartition, TopicId] = {}
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Awaitable[LeaderAndIsrResponse]:
         """See LeaderAndIsrRequest. Its place in the queue is that of the call, not of the await."""
@@ -185,7 +181,6 @@ class Commands:
             is_complete = False
             own = [state for state in own if self._is_of_hosted(state)]
         else:
-            own = [state for state in own if self._is_of_hosted(state) or not self._was_deleted(state)]
             self._roles.resign_unconfirmed(own)
         refusals = await self._apply_all(own, "read from ZooKeeper", is_command=False)
         if is_complete:
@@ -198,12 +193,6 @@ class Commands:
         """Whether a state that was read before the last command is of a replica that is here: not of a topic of that name that was here before."""
         partition = self._hosted.get(TopicPartition(state.topic, state.partition))
         return partition is not None and not is_other(partition.topic_id, state.topic_id)
-
-    def _was_deleted(self, state: PartitionState) -> bool:
-        """Whether a state that was read is of a replica that a command has deleted here: nobody would stop it again, as the controller knows
-        that it is gone. A replica that has come back since is commanded."""
-        deleted = self._deleted.get(TopicPartition(state.topic, state.partition))
-        return deleted is not None and not is_other(deleted, state.topic_id)
 
     async def _apply_all(
         self, states: Sequence[PartitionState], cause: str, *, is_command: bool = True
@@ -309,10 +298,6 @@ class Commands:
             self._hosted.history.record(str(key), "replica.stopped", detail)
         if not wanted.delete_files:
             return ErrorCode.NONE
-        self._deleted.pop(key, None)
-        self._deleted[key] = wanted.topic_id
-        if len(self._deleted) > _MOST_DELETED:
-            del self._deleted[next(iter(self._deleted))]
         delete = self._logs.removals.deletion_requested
         if topic_id is not None:
             self._roles.stopped_high_watermarks.pop(key, None)
