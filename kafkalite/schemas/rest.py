@@ -348,7 +348,7 @@ async def _version_text(call: _Call) -> Any:
 async def _referenced_by(call: _Call) -> Any:
     subject = call.subject(Operation.DESCRIBE)
     version = call.state.version(subject, call.version(), with_deleted=True)
-    places = call.state.referrers.get((subject, version.version), ())
+    places = call.state.referrers(subject, version.version)
     return sorted({each.id async for each in call.visible(places, with_deleted=False)})
 
 

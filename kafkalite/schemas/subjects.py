@@ -6,8 +6,9 @@ The records have Confluent's keys and values, so that each registry can take ove
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
+from itertools import chain
 from typing import Any
 
 from kafkalite.lazy_dataclass import dataclass
@@ -28,8 +29,8 @@ KeyValue = tuple[bytes, bytes | None]
 
 #: What all schemas take in memory on the node that coordinates the registry. Topics share it (`security.fair_room`).
 MAX_BYTES = 256 * 2**20
-#: What a version takes beside its text, and each of its references.
-_VERSION_BYTES, _REFERENCE_BYTES = 1_000, 900
+#: What a version takes beside its schema, and what each reference takes with the schema and with the version.
+_VERSION_BYTES, _SCHEMA_REFERENCE_BYTES, _VERSION_REFERENCE_BYTES = 1_000, 750, 200
 
 
 def topic_of(subject: str) -> str:
@@ -58,16 +59,15 @@ class Subjects:
     versions: dict[str, dict[int, Version]] = field(default_factory=dict)
     schemas: dict[int, Schema] = field(default_factory=dict)
     ids: dict[Schema, int] = field(default_factory=dict)
-    #: Id -> (subject, version) of those that are this schema; (subject, version) -> those that refer to it.
+    #: Id -> (subject, version) of those that are this schema.
     holders: dict[int, dict[tuple[str, int], None]] = field(default_factory=dict)
-    referrers: dict[tuple[str, int], dict[tuple[str, int], None]] = field(default_factory=dict)
-    #: (subject, version) -> the schemas among `ids` that refer to it.
-    referring: dict[tuple[str, int], dict[Schema, None]] = field(default_factory=dict)
+    #: (subject, version) -> the schemas that refer to it -> (subject, version) of those that are this schema; none if they were removed.
+    referring: dict[tuple[str, int], dict[Schema, dict[tuple[str, int], None]]] = field(default_factory=dict)
     #: Subject ("": all that have none of their own) -> level, mode.
     levels: dict[str, str] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
     last_id: int = 0
-    #: By topic. Texts stay after their versions: records have their ids.
+    #: By topic. Schemas stay after their versions: records have their ids.
     room: FairRoom = field(default_factory=lambda: FairRoom(lambda: MAX_BYTES))
 
     # --- from the log ---
@@ -111,24 +111,23 @@ class Subjects:
         known = self.versions.setdefault(version.subject, {})
         before = known.get(version.version)
         taken = _version_bytes(version.schema) - (0 if before is None else _version_bytes(before.schema))
-        taken += 0 if version.id in self.schemas else _text_bytes(version.schema)
+        taken += 0 if version.id in self.schemas else _schema_bytes(version.schema)
         self.room.give(topic_of(version.subject), -taken)
         self._unlink(before)
         known[version.version] = version
         place = (version.subject, version.version)
         self.holders.setdefault(version.id, {})[place] = None
         for reference in version.schema.references:
-            self.referrers.setdefault((reference.subject, reference.version), {})[place] = None
+            referring = self.referring.setdefault((reference.subject, reference.version), {})
+            referring.setdefault(version.schema, {})[place] = None
         self.schemas.setdefault(version.id, version.schema)
         self.ids.setdefault(version.schema, version.id)
-        for reference in version.schema.references:
-            self.referring.setdefault((reference.subject, reference.version), {})[version.schema] = None
         self.last_id = max(self.last_id, version.id)
 
     def _remove(self, subject: str, version: int) -> None:
         """The schema itself stays: records that were written with its id can still be read. What refers to it gets another id
         when it is registered again: by then this version may be another schema."""
-        for schema in self.referring.pop((subject, version), ()):
+        for schema in self.referring.get((subject, version), ()):
             self.ids.pop(schema, None)
         known = self.versions.get(subject, {})
         gone = known.pop(version, None)
@@ -142,9 +141,12 @@ class Subjects:
         if version is None:
             return
         place = (version.subject, version.version)
-        _forget(self.holders, version.id, place)
+        held = self.holders[version.id]
+        del held[place]
+        if not held:
+            del self.holders[version.id]
         for reference in version.schema.references:
-            _forget(self.referrers, (reference.subject, reference.version), place)
+            self.referring[reference.subject, reference.version][version.schema].pop(place, None)
 
     # --- questions ---
 
@@ -185,11 +187,15 @@ class Subjects:
 
     def is_referenced(self, subject: str, version: int) -> bool:
         """Whether a version that is not deleted refers to this one."""
-        return any(self.at(place) is not None for place in self.referrers.get((subject, version), ()))
+        return any(self.at(place) is not None for place in self.referrers(subject, version))
+
+    def referrers(self, subject: str, version: int) -> Iterator[tuple[str, int]]:
+        """(subject, version) of those that refer to this one, deleted ones too."""
+        return chain.from_iterable(self.referring.get((subject, version), {}).values())
 
     def has_room(self, subject: str, schema: Schema) -> bool:
         """Whether the subject may have one more version, which is this schema."""
-        size = _version_bytes(schema) + (0 if schema in self.ids else _text_bytes(schema))
+        size = _version_bytes(schema) + (0 if schema in self.ids else _schema_bytes(schema))
         return self.room.has_room(topic_of(subject), size)
 
     def level(self, subject: str, default: str) -> str:
@@ -202,19 +208,13 @@ class Subjects:
         return max(self.versions.get(subject, {}), default=0) + 1
 
 
-def _forget(places: dict[Any, dict[tuple[str, int], None]], key: object, place: tuple[str, int]) -> None:
-    held = places.get(key, {})
-    held.pop(place, None)
-    if not held:
-        places.pop(key, None)
-
-
 def _version_bytes(schema: Schema) -> int:
-    return _VERSION_BYTES + _REFERENCE_BYTES * len(schema.references)
+    return _VERSION_BYTES + _VERSION_REFERENCE_BYTES * len(schema.references)
 
 
-def _text_bytes(schema: Schema) -> int:
-    return len(schema.text) if schema.text.isascii() else 4 * len(schema.text)
+def _schema_bytes(schema: Schema) -> int:
+    text = len(schema.text) if schema.text.isascii() else 4 * len(schema.text)
+    return text + _SCHEMA_REFERENCE_BYTES * len(schema.references)
 
 
 def _text(value: Any) -> str:
