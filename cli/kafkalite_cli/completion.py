@@ -11,7 +11,8 @@ def completion(shell: str) -> None:
     """Print a script that completes verbs and options in a shell.
 
     Also names: topics, partitions, groups and brokers of the cluster (asked for one second at most, and remembered for ten), settings and
-    profiles. If no cluster answers, no names are completed; nor is a name with characters that mean something to a shell.
+    profiles. No names are completed if no cluster answers. Names with characters
+    that are special to a shell are never completed.
 
     Examples:
 

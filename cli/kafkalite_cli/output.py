@@ -280,7 +280,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} Nobody can be asked here: add --yes")
+        raise click.UsageError(f"{question} There is no terminal to ask on: add --yes")
     answer = None
     while answer is None:
         said = _line_of_terminal(f"{question} [y/N]: ").strip().lower()

@@ -182,7 +182,7 @@ class TokenAdmin:
         """A new token. `lifetime_ms`: at most this long; 0 or less: as configured. Raises ApiError."""
         tokens = self._enabled()
         if any(each.kind != "User" for each in (owner, *renewers)):
-            raise api_error(ErrorCode.INVALID_PRINCIPAL_TYPE, "tokens are of users, and renewed by users")
+            raise api_error(ErrorCode.INVALID_PRINCIPAL_TYPE, "owners and renewers of tokens are of the type User")
         of_requester = tokens.requested_by(requester) + self._creating[requester]
         if len(tokens) + self._creating.total() >= MAX_TOKENS or of_requester >= MAX_TOKENS_OF_ONE:
             raise api_error(ErrorCode.POLICY_VIOLATION, "there are too many delegation tokens")

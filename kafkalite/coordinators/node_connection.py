@@ -71,8 +71,8 @@ class NodeConnection(Generic[_Response]):
         await writer.drain()
         size = int.from_bytes(await reader.readexactly(4))
         if not 5 <= size <= _MAX_RESPONSE_BYTES:
-            raise WireError(f"an answer of {size} bytes")
+            raise WireError(f"a response of {size} bytes")
         answer = await reader.readexactly(size)
         if int.from_bytes(answer[:4], signed=True) != self._correlation_id or answer[4] != 0:
-            raise WireError("an answer to something else")
+            raise WireError("the response does not belong to the request")
         return decode(self._response, version, answer[5:])

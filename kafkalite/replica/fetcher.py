@@ -302,7 +302,7 @@ class ReplicaFetcher:
         for one in answer.partitions:
             records = body[position : position + one.records_size]
             if len(records) != one.records_size:
-                raise ProtocolError("a fetch response ends before its records do")
+                raise ProtocolError("a fetch response has fewer bytes of records than it says")
             position += one.records_size
             self._take_one(one, records)
             count += 1

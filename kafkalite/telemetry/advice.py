@@ -29,8 +29,8 @@ ADVICE = {
     ),
     "zookeeper.open": Advice(
         "nothing: znodes keep the ACL that they were made with. A client that reaches ZooKeeper can make itself super user",
-        "when every node has zookeeper.auth: `admin zookeeper secure --config FILE`, then set other passwords for the users that it lists. Delete the "
-        "znodes that it may not change, if no node has made them. If it says that znodes are open again, a node lacks zookeeper.set.acl",
+        "when every node has zookeeper.auth: `admin zookeeper secure --config FILE`, then set other passwords for the users that it lists. If it names "
+        "znodes that it may not change, and no node of this cluster has made them, delete them. If it says that znodes are open again, a node lacks zookeeper.set.acl",
     ),
     "listener.open": Advice(
         "nothing: the node serves every client that reaches it",
@@ -72,8 +72,8 @@ ADVICE = {
     ),
     "topic.vanished": Advice(
         "nothing is deleted: its replicas stay on their disks, and go on where they stopped if the topic's znodes come back "
-        "with the same topic id. No topic of its name can be created meanwhile, but after ZooKeeper was put back from an older copy one can: "
-        "the replicas are set aside then (`replica.kept`)",
+        "with the same topic id. No topic of its name can be created, unless ZooKeeper was restored from an older copy. If one is "
+        "created then, these replicas are set aside (`replica.kept`)",
         "find out why /brokers/topics/TOPIC was removed, and restore it with its partitions' states from a backup of ZooKeeper; "
         "to delete the topic for good: `admin delete-topic --vanished TOPIC`",
     ),
@@ -120,8 +120,8 @@ ADVICE = {
     ),
     "state.put_back": Advice(
         "the replicas refuse the earlier state. The controller asks for their log ends, and lets the most complete one lead as soon as fewer "
-        "than min.insync.replicas of them are missing: one of the others has each committed record then. Or as soon as all brokers have said "
-        "what they have, and none that is no replica has more",
+        "than min.insync.replicas of them are missing, because each committed record is then in one of the others. It also does so when all "
+        "brokers have reported what they have, and no broker outside of the replicas has more",
         "start the missing brokers. If they are lost for good: with `admin config set --topic T unclean.leader.election.enable=true` the most "
         "complete of the others leads within seconds; committed records that only the missing ones have are lost",
     ),

@@ -129,7 +129,7 @@ def _no_place(place: str, scheme: str, rest: str) -> str | None:
     if (found := _ONE_SLASH.match(place)) is not None and not rest:
         return f"{place!r} is neither a path nor a URI: {found[1]}://…"
     if place.startswith(("~", "$")):
-        return f"{place!r} would be a directory of that name, for nothing is put in for ~ and $: write the whole path"
+        return f"{place!r} would be a directory of that name, because ~ and $ are not expanded: write the whole path"
     if scheme in _WITH_BUCKET and not rest.strip("/"):
         return f"{place} names no bucket: {scheme}://bucket/path"
     return None

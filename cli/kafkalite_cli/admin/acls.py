@@ -212,10 +212,10 @@ def entry_options(command: Callable[..., None]) -> Callable[..., None]:
         command(entries=entries, **given)
 
     return with_options(bundled, [
-        click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Who may."),
-        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Principal that may not."),
-        click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="From where [default: *]."),
-        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="Host from which it may not [default: *]."),
+        click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Principal whose access is allowed."),
+        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Principal whose access is denied."),
+        click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="Address from which access is allowed [default: *]."),
+        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="Address from which access is denied [default: *]."),
         click.option(
             "--operation", "operations", multiple=True, type=click.Choice(sorted(_OPERATIONS), case_sensitive=False), help="[default: all]"
         ),

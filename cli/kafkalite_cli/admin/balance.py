@@ -207,7 +207,7 @@ async def why(cli: Invocation, partition: str | None) -> None:
         out.value({"events": [dict(zip(names, each, strict=True)) for each in found]}, "")
         return
     if not found:
-        click.echo("the balancer has moved nothing that is remembered")
+        click.echo("no broker remembers a move of the balancer")
     for at_ms, node, goal, detail in found:
         at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         click.echo(f"{at}Z  {goal}  {detail}  (broker {node})")

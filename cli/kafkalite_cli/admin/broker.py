@@ -339,7 +339,7 @@ def replace(
 ) -> None:
     """Put the broker NEW in the place of OLD, which is dead: it gets OLD's replicas and preferred leaderships.
 
-    NEW must be alive. If OLD lives, use `decommission`. Start OLD's id with empty disks instead if you want to keep the id.
+    NEW must be alive. If OLD is alive, use `decommission`. Start OLD's id with empty disks instead if you want to keep the id.
 
     Example:
 

@@ -62,7 +62,7 @@ async def describe_cluster(cli: Invocation) -> None:
 @click.command("health")
 @client_options
 async def health(cli: Invocation) -> int:
-    """What any node sees wrong, and what to do about it; exits 1 if there is anything.
+    """The problems that any node sees, and what to do about each; exits 1 if there are any.
 
     Examples:
 

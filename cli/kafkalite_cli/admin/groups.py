@@ -166,7 +166,7 @@ async def reset_offsets(
     to_latest: bool,
     execute: bool,
 ) -> None:
-    """Let a group without members go on elsewhere; shows the new offsets, and sets them with --execute.
+    """Move the offsets of a group without members; shows the new ones, and sets them with --execute.
 
     Examples:
 
@@ -197,7 +197,7 @@ async def reset_offsets(
             except RpcError as error:
                 if shift_by is None:
                     raise
-                hint = f"it may be done, and a second --shift-by would shift again: see `kafkalite admin offsets get {group}`"
+                hint = f"the change may have been made, and a second --shift-by would move the offsets again: see `kafkalite admin offsets get {group}`"
                 raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{error}; {hint}") from None
     out = cli.out
     rows = [(key.topic, key.partition, before.get(key), offset) for key, offset in after.items()]
@@ -287,7 +287,7 @@ async def get(cli: Invocation, group: str, partitions: tuple[str, ...]) -> None:
 @click.argument("pairs", nargs=-1, required=True, metavar="TOPIC-P=OFFSET…")
 @client_options
 async def set_(cli: Invocation, group: str, pairs: tuple[str, ...]) -> None:
-    """Set offsets of a group without members; TOPIC-P= (nothing) forgets one.
+    """Set offsets of a group without members; TOPIC-P= without a number deletes one.
 
     Examples:
 

@@ -123,7 +123,7 @@ async def remove_partitions(
 @contextlib.contextmanager
 def _repeated_by(topic: str, verb: str, total: int) -> Iterator[None]:
     """An error after which nobody knows whether it was done names the command that may follow."""
-    hint = f"it may be done; `kafkalite admin {verb} {topic} --total {total}` repeats it without harm"
+    hint = f"the change may have been made; `kafkalite admin {verb} {topic} --total {total}` repeats it without harm"
     try:
         yield
     except RpcError as error:

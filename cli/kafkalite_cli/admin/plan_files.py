@@ -55,7 +55,7 @@ def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         with open(path, "rb") as file:
             data = file.read(MAX_PLAN_BYTES + 1)
         if len(data) > MAX_PLAN_BYTES:
-            raise bad(f"more than {size_text(MAX_PLAN_BYTES)} are not a plan")
+            raise bad(f"a plan has at most {size_text(MAX_PLAN_BYTES)}")
         value = json.loads(data.decode("utf-8-sig"))  # with the mark that Windows puts in front
     except OSError as error:
         raise bad(error.strerror or "cannot be read") from None

@@ -251,7 +251,7 @@ def status(cli: Invocation, *, is_watched: bool) -> None:
 @reassign.command("list")
 @client_options
 async def list_(cli: Invocation) -> None:
-    """The whole plan; what has a step is the current batch.
+    """The whole plan; partitions that have a step are the current batch.
 
     Example:
 

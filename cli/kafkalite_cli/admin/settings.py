@@ -187,7 +187,7 @@ async def set_(
 async def delete(
     cli: Invocation, keys: tuple[str, ...], topic: str | None, broker: int | None, *, is_cluster: bool
 ) -> None:
-    """Take keys away, so that the defaults hold again.
+    """Remove keys, so that the defaults apply again.
 
     Example:
 

@@ -94,7 +94,7 @@ async def create(
 @click.option("--hmac", "with_hmac", is_flag=True, help="With their HMACs, which are passwords.")
 @client_options
 async def list_(cli: Invocation, owners: Sequence[Principal], *, with_hmac: bool) -> None:
-    """One's own tokens, those that one may renew, and those that ACLs show.
+    """Your own tokens, those that you may renew, and those that ACLs let you see.
 
     Example:
 

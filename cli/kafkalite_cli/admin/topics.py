@@ -176,7 +176,7 @@ async def delete_topic(
                     return
                 confirm(f"Delete {name} with {counted(found)}?", yes=yes)
             elif dry_run:
-                raise click.UsageError("--dry-run knows nothing of a topic that has vanished")
+                raise click.UsageError("--dry-run cannot show a topic that has vanished")
             else:
                 confirm(f"Delete what brokers have kept of {name}?", yes=yes)
             (result,) = await client.delete_topics([name], timeout_s=cli.timeout_s, vanished=vanished)

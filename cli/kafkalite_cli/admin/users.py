@@ -179,7 +179,7 @@ def delete(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Take a user's credentials away. Connections that were opened with them end at once. Asks on a terminal.
+    """Delete a user's credentials. Connections that were opened with them end at once. Asks on a terminal.
 
     Example:
 

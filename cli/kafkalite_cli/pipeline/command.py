@@ -73,7 +73,7 @@ def init(file: Path, topic: str, name: str | None, bootstrap: str, *, force: boo
 @click.option("--spark", "in_spark", is_flag=True, help="Start Spark in this process, and let it check the steps.")
 @_JSON
 def check(file: Path, *, in_spark: bool, as_json: bool) -> None:
-    """Check a pipeline file: one line for each mistake. Nothing is started, nobody is asked.
+    """Check a pipeline file, and print a line for each mistake. Starts nothing, and connects to nothing.
 
     With --spark the steps run on no rows: wrong SQL is found, and wrong columns if the file names the columns (decode.schema).
 

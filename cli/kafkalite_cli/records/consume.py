@@ -108,8 +108,8 @@ async def consume(
 
     Partitions that are added, and new topics that match --pattern, are read from their first record on; it may take half a minute.
 
-    With --group the topic's partitions are shared among all members, Kafka's clients included (assignor "range"); each
-    goes on where the group is, or at --from where it has never been, and what is printed is committed.
+    With --group the topic's partitions are shared among all members, Kafka's clients included (assignor "range"). Each
+    partition is read from the group's committed offset, or from --from if it has none. The offsets of printed records are committed.
 
     Examples:
 
@@ -168,7 +168,7 @@ def _check_usage(
             "--group assigns the partitions of one TOPIC: do not use it with --partition, --last or --pattern"
         )
     if group is not None and not isinstance(position, str):
-        raise click.UsageError("--group begins where the group is: --from must be beginning or end")
+        raise click.UsageError("--group begins at the group's committed offsets: --from must be beginning or end")
     has_start = click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT
     if has_start and last is not None:
         raise click.UsageError("give one of --from and --last")

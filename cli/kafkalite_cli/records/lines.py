@@ -96,7 +96,7 @@ def _bytes(found: dict[str, Any], name: str) -> bytes | None:
 
 
 def _no_number(name: str) -> float:
-    raise LineError(f"{name} is no number of JSON")
+    raise LineError(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -74,7 +74,7 @@ class _ShareChannel(NodeChannel[_Question, Any]):
         response = await self._connection.ask(_request(self._api, questions), self._api.version)
         answers = _answers(questions[0][0].group_id, response)
         if answers.keys() != {key for key, _ in questions}:
-            raise WireError("an answer to other questions")
+            raise WireError("the response has other partitions than the request")
         return [answers[key] for key, _ in questions]
 
     def _take(self) -> list[tuple[_Question, asyncio.Future[Any]]]:

@@ -91,7 +91,7 @@ def answers_of(response: wire.AddPartitionsToTxnResponse, questions: Sequence[Qu
     if [each.transactional_id for each in response.results_by_transaction] != [
         asker.transactional_id for asker, _ in questions
     ]:
-        raise WireError("an answer to other questions")
+        raise WireError("the response has other transactions than the request")
     return [
         {
             TopicPartition(topic.name, partition.partition_index): _code(partition.partition_error_code)

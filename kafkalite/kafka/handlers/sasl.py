@@ -49,7 +49,7 @@ class SaslHandlers:
         authenticator = request.connection.authenticator
         if authenticator is None:
             return wire.SaslAuthenticateResponse(
-                int(ErrorCode.ILLEGAL_SASL_STATE), "not possible now, or on this listener", b""
+                int(ErrorCode.ILLEGAL_SASL_STATE), "SASL is not possible on this listener, or at this point", b""
             )
         return authenticator.authenticate(request, message)
 

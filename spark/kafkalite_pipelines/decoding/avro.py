@@ -53,7 +53,7 @@ def spark_type(kind: Any, where: str, outer: tuple[str, ...]) -> str:
         return spark_type(_not_null(kind, where), where, outer)
     if isinstance(kind, str):
         if kind not in _PRIMITIVE:
-            raise PipelineError(f"{where}: {kind} is within itself, and a column cannot be")
+            raise PipelineError(f"{where}: {kind} contains itself, and a column cannot")
         return _PRIMITIVE[kind]
     logical = kind.get("logicalType")
     if logical == "decimal":
@@ -63,7 +63,7 @@ def spark_type(kind: Any, where: str, outer: tuple[str, ...]) -> str:
     match kind["type"]:
         case "record":
             if kind["name"] in outer:
-                raise PipelineError(f"{where}: {kind['name']} is within itself, and a column cannot be")
+                raise PipelineError(f"{where}: {kind['name']} contains itself, and a column cannot")
             inner = (*outer, kind["name"])
             fields = [f"{f['name']}:{spark_type(f['type'], where + '.' + f['name'], inner)}" for f in kind["fields"]]
             return f"struct<{','.join(fields)}>"

@@ -90,7 +90,7 @@ class _Types:
             document = name or document
             key = f"{document}#{pointer}"
             if key in outer:
-                raise PipelineError(f"the JSON Schema refers to {reference} within itself, and a column cannot be")
+                raise PipelineError(f"{reference} of the JSON Schema contains itself, and a column cannot")
             outer = (*outer, key)
             if document not in self._documents:
                 raise PipelineError(f"the JSON Schema refers to {reference}, which is not among its references")

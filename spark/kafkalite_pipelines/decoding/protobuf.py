@@ -91,7 +91,7 @@ def _single_type(field: Any, where: str, outer: tuple[str, ...]) -> str:
     if not message.fields:
         return "boolean"
     if name in outer:
-        raise PipelineError(f"{where}: {name} is within itself, and a column cannot be")
+        raise PipelineError(f"{where}: {name} contains itself, and a column cannot")
     inner = (*outer, name)
     fields = [f"`{each.name}`:{_field_type(each, f'{where}.{each.name}', inner)}" for each in message.fields]
     return f"struct<{','.join(fields)}>"

@@ -183,7 +183,7 @@ class JsonDecoder:
             is_framed = (f.length(value) >= HEADER_BYTES) & (f.substring(value, 1, 1) == f.lit(b"\0"))
             error = f.coalesce(f.when(value.isNotNull() & ~is_framed, f.lit(NO_ID)), error)
         error = f.coalesce(f.when(~f.is_valid_utf8(text.cast("string")), f.lit("is not UTF-8 text")), error)
-        behind = f.when(_is_more_than_one(text.cast("string")), f.lit("has more behind its JSON object"))
+        behind = f.when(_is_more_than_one(text.cast("string")), f.lit("has more text after its JSON object"))
         error = f.coalesce(error, behind, _has_half_a_character(text.cast("string")))
         row = DataType.fromDDL(self._ddl)
         if self._found:

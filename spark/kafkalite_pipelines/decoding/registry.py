@@ -81,9 +81,7 @@ class RegistryClient:
             self._collect(found.get("references") or [], references)
             kind, text = found.get("schemaType", "AVRO"), found["schema"]
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise RegistryAway(
-                f"{self._url} is not a schema registry: it answers something else than schemas"
-            ) from None
+            raise RegistryAway(f"{self._url} is not a schema registry: its response is not a schema") from None
         return RegistrySchema(schema_id, kind, text, tuple(references.items()))
 
     def _collect(

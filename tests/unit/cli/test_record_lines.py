@@ -57,7 +57,7 @@ def test_what_a_person_writes() -> None:
         (b'{"value": "", "headers": [["a"]]}', "a header is not a pair"),
         (b'{"value": "", "headers": {"a": 1}}', "header 'a' is neither text nor null"),
         (b'{"value": "\\ud800"}', "half a surrogate pair"),
-        (b'{"value": {"n": NaN}}', "NaN is no number of JSON"),
+        (b'{"value": {"n": NaN}}', "NaN is not a JSON number"),
         (b'{"value": {"n": 1e999}}', "1e999 is too large a number"),
     ):
         with pytest.raises(LineError, match=reason):

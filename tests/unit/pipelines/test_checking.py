@@ -47,7 +47,7 @@ def table(**catalog: str) -> dict[str, Any]:
         ({"format": "iceberg", "table": "t", "warehouse": "s3://b/w"}, "sinks[1].catalog: is missing: without it the catalog is SQLite in a local warehouse, not in s3://b/w"),
         ({"format": "delta", "path": "s3:/b/a"}, "sinks[1].path: 's3:/b/a' is neither a path nor a URI: s3://…"),
         ({"format": "delta", "path": "s3://"}, "sinks[1].path: s3:// names no bucket: s3://bucket/path"),
-        ({"format": "parquet", "path": "~/a"}, "sinks[1].path: '~/a' would be a directory of that name, for nothing is put in for ~ and $: write the whole path"),
+        ({"format": "parquet", "path": "~/a"}, "sinks[1].path: '~/a' would be a directory of that name, because ~ and $ are not expanded: write the whole path"),
     ],
 )  # fmt: skip
 def test_places_and_catalogs(sink: dict[str, Any], line: str | None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def test_the_columns_of_a_json_schema() -> None:
     ("given", "why"),
     [
         ({"type": "string"}, "must be an object with properties"),
-        ({"properties": {"a": {"$ref": "#"}}}, "refers to # within itself"),
+        ({"properties": {"a": {"$ref": "#"}}}, "# of the JSON Schema contains itself"),
         ({"properties": {"a": {"$ref": "#/nowhere"}}}, "refers to #/nowhere, which does not exist"),
         ({"properties": {"a": {"$ref": "other.json#/x"}}}, "which is not among its references"),
     ],

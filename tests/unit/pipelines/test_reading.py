@@ -139,7 +139,7 @@ PROTOBUF = [
     ('\nschema_file = "x.txt"', "decode.schema_file: must be a .proto file or a descriptor set (.desc) of protoc, not 'x.txt'"),
     ('\nschema_file = "good.proto"\nmessage = "Nobody"', "decode.message: there is no message Nobody; there are: a.Flight, a.Other"),
     ('\nschema_file = "good.proto"', "decode.message is missing: the schema has the messages a.Flight, a.Other"),
-    ('\nschema_file = "loop.proto"', "inner.again: Loop is within itself, and a column cannot be"),
+    ('\nschema_file = "loop.proto"', "inner.again: Loop contains itself, and a column cannot"),
     ('\nschema_file = "empty.proto"', "the message Empty has no fields: they would be the columns"),
     ('\nschema_file = "torn.proto"', "decode.schema_file: torn.proto: not a .proto file: line 1, column 34: mismatched input '<EOF>' expecting '{'"),
     ('\nschema_file = "binary.proto"', "decode.schema_file: binary.proto: binary.proto is not UTF-8 text; a file of protoc --descriptor_set_out ends in .desc"),

@@ -184,7 +184,7 @@ class Comparison:
                     raise _different(self.records, "the cluster has more records than the backup")
                 self._records.extend(more.records())
             if self._records.popleft()[1:] != record[1:]:
-                raise _different(self.records, "another record than in the backup")
+                raise _different(self.records, "the record is not the one in the backup")
             self.records += 1
 
     def finish(self) -> None:

@@ -74,7 +74,7 @@ class ShareHandlers:
             if message.is_renew_ack and (
                 message.max_wait_ms or message.min_bytes or message.max_bytes or message.max_records
             ):
-                raise api_error(ErrorCode.INVALID_REQUEST, "a fetch that renews locks fetches nothing")
+                raise api_error(ErrorCode.INVALID_REQUEST, "a fetch that renews locks must not ask for records")
             session = self._session(group_id, member, request, message)
             results = self._acknowledge(session, request, message)
             self._list(session, message)
@@ -217,7 +217,7 @@ class ShareHandlers:
             if isinstance(message, wire.ShareAcknowledgeRequest):
                 raise api_error(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
             if any(partition.acknowledgement_batches for topic in message.topics for partition in topic.partitions):
-                raise api_error(ErrorCode.INVALID_REQUEST, "a new session has nothing to acknowledge")
+                raise api_error(ErrorCode.INVALID_REQUEST, "the first fetch of a session has nothing to acknowledge")
             opened = self.sessions.open(group_id, member, request.connection)
             if opened is None:
                 raise api_error(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -260,7 +260,7 @@ class ShareHandlers:
                 led = self._shares.known(session.group_id, topic_id, number)
                 if led is None:
                     self._shares.check(topic_id, number)
-                    raise api_error(ErrorCode.INVALID_RECORD_STATE, "nothing is delivered of this partition")
+                    raise api_error(ErrorCode.INVALID_RECORD_STATE, "no record of this partition is delivered")
             except ApiError as error:
                 results[topic_id, number] = error.code
                 continue
