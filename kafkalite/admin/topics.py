@@ -350,7 +350,7 @@ class TopicAdmin:
 
 
 def _topic_id(data: bytes) -> TopicId | None:
-    """None: the topic's znode has none, or cannot be read."""
+    """The id in a topic's znode; None if it has no id, or cannot be read."""
     try:
         return topic_znodes.decode_topic(data).topic_id
     except ZnodeError:

@@ -100,7 +100,7 @@ def _text(key: str, meta: Mapping[str, Any], given: Any) -> str:
 
 
 def _plain(choice: str) -> str:
-    """A list of lists is hard to read, and an empty one is not seen."""
+    """In quotes if it is empty, or a list: a list of lists is hard to read."""
     return choice if choice and "," not in choice else f'"{choice}"'
 
 

@@ -22,7 +22,7 @@ from kafkalite.security.acl import (
 )
 from kafkalite.security.acl_rules import in_order
 
-#: Name of a directory -> what it is about.
+#: Name of a directory -> the type of its resources.
 RESOURCE_TYPES = {kind.title: kind for kind in OPERATIONS}
 _OPERATIONS = {operation.title.lower(): operation for operation in Operation if operation > Operation.ANY}
 _PERMISSIONS = {permission.title.lower(): permission for permission in Permission if permission > Permission.ANY}

@@ -207,7 +207,7 @@ class HttpAuthenticator:
         return self._succeeded(login.user, peer)
 
     def _wait_s(self, peer: HttpPeer, user: str | None) -> float:
-        """How long this address must wait; 0: not at all. `user`: whose password or token it has sent, None: nobody's that is known."""
+        """Seconds for which this address must wait. `user`: the owner of the password or token that it has sent; None: unknown."""
         if user is not None and (canonical(peer.host), user) in self._known:
             return 0.0
         return self._attempts.wait_s(guesser(peer.host))

@@ -101,7 +101,7 @@ class ConnectionAuthenticator:
         return not self.is_open and self._state is not _State.REFUSED and now > self._deadline
 
     def admits(self, frame: memoryview) -> bool:
-        """Whether this request may be looked at; otherwise it has been dealt with."""
+        """Whether this request may be handled. If not, it has been answered here."""
         if self._state is _State.REFUSED:
             return False
         if self._state is _State.TOKENS:

@@ -246,7 +246,7 @@ class LogDir:
             self.is_incomplete = True
 
     def confirm_complete(self) -> None:
-        """Every replica that this node should have, it has. Raises OSError."""
+        """Record that this node has every replica that it should have. Raises OSError."""
         self._disk.remove(self._file(checkpoints.INCOMPLETE))
         self.is_incomplete = False
 

@@ -326,7 +326,7 @@ class ClientFetch(Waiting):
         return self.reads
 
     def interrupt(self) -> None:
-        """Nobody waits for the reading that is under way, if one is: it ends with its next step."""
+        """End the reading that is under way, if there is one, at its next step: its result is not needed any more."""
         self.reads += 1
 
     def committing(self, reading: int) -> Steps[None]:

@@ -297,7 +297,7 @@ class HostedPartitions:
         return not self.usable() and bool(self.refusal(partition, -1))
 
     def serves(self) -> bool:
-        """Whether any partition led here takes records, or none is led here."""
+        """False: this node leads partitions, and none of them accepts records."""
         if self.usable():
             return True
         led = [partition for partition in self._partitions.values() if partition.leader is not None]

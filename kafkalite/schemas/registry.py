@@ -114,7 +114,7 @@ class SubjectRegistry:
         return [Schema(schema.type, text, schema.references), canonical]
 
     def _imports(self, references: Sequence[Reference]) -> list[Import]:
-        """What the references lead to, each after what it refers to itself. Raises RegistryError 42201."""
+        """All schemas that the references lead to. Each comes after those that it refers to. Raises RegistryError 42201."""
         found: dict[tuple[str, int], Import] = {}
         open_: set[tuple[str, int]] = set()
 

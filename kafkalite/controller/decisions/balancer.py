@@ -60,7 +60,7 @@ class Balancer:
         self._set_mean()
 
     def _set_mean(self) -> None:
-        """Of the brokers that share the load; what is on brokers that are to hold nothing will be theirs."""
+        """The mean of the brokers that share the load. They also get what is now on brokers that are to be emptied."""
         sums = [0.0] * 4
         sharing = {*self.able, *self._view.leaving}
         for partition, replicas in self.assignment.items():
@@ -212,7 +212,7 @@ class Balancer:
         return BalanceMove(partition, target, goal, reason, size * len(new))
 
     def _leave(self) -> Iterator[BalanceMove]:
-        """Everything off the brokers that are to hold nothing."""
+        """Moves of all replicas away from the brokers that are to be emptied."""
         for partition in sorted(self.assignment):
             replicas = self.assignment[partition]
             gone = [each for each in replicas if each in self._view.leaving]

@@ -144,7 +144,7 @@ def on_drained(state: ControllerState, event: PartitionsDrained) -> Decision:
 
 
 def _advance_removals(state: ControllerState, effects: list[Effect], cause: str) -> Decision:
-    """Take out of the topics what may go now; have those removed that have left them."""
+    """Take the partitions that may go now out of their topics, and have the replicas removed of those that are out."""
     effects += _take_out(state, state.removals)
     for name in sorted({partition.topic for partition, each in state.removals.items() if each.waiting}):
         effects += retry_removals(state, name, cause)

@@ -17,7 +17,7 @@ class GroupParts:
 
     Attributes:
         log: the partitions of `__consumer_offsets` that this node leads.
-        schedule: has an entry's groups ticked when this moment (monotonic ms) has passed; None: not.
+        schedule: ticks an entry's groups at this moment (monotonic ms); None: takes the entry's moment back.
     """
 
     services: Services

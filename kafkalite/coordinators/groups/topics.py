@@ -75,7 +75,7 @@ def _assigned_topic(topic: TopicMetadata, racks: Mapping[int, str]) -> AssignedT
 
 
 def metadata_hash(topics: Mapping[str, AssignedTopic]) -> int:
-    """A number that is another one when these topics, their partitions or their racks are different."""
+    """A hash of these topics, their partitions and the partitions' racks."""
     digest = hashlib.blake2b(digest_size=8)
     for name, topic in sorted(topics.items()):
         digest.update(f"{name}\0{topic.topic_id}\0{topic.partitions}\0".encode())

@@ -275,7 +275,7 @@ class FetchHandlers:
         return replica_id >= 0 and not self._access.may(request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
     def _named(self, name: str, wire_id: bytes, version: int) -> tuple[TopicId, str | None]:
-        """The id by which a topic is asked for, if it is, and its name; None: nobody knows the id."""
+        """The id in the request, or NO_TOPIC_ID if it has a name; and the topic's name, or None if the id is unknown."""
         if version < _BY_ID_FROM:
             return NO_TOPIC_ID, name
         topic_id = topic_ids.from_wire(wire_id)

@@ -139,7 +139,7 @@ class ShareFetch:
         return False
 
     def _has_moved(self, found: dict[Listed, FetchEntry]) -> bool:
-        """Whether what was read were no records, and others may come behind them."""
+        """Whether something was read that has no records for the group (markers, for example), so that the next read may find some."""
         states = {listed: self._led[listed].state for listed in found}
         return any(
             state is not None and state.next_offset > found[listed].fetch_offset for listed, state in states.items()

@@ -67,7 +67,7 @@ class Lane:
             self.future.set_result(self._result)
 
     def step(self) -> None:
-        """Run until the next stop, or to the end. A callback of the loop; not called any more when the process is dead."""
+        """Run until the next stop, or to the end. A callback of the loop. It is not called after the process has died."""
         self._has_stopped_for = 0.0
         self._enter(self._greenlet.switch)
         if self._greenlet.dead:

@@ -136,7 +136,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
         return StreamsGroupState.RECONCILING
 
     def is_free(self, task: Task, mine: StreamsMember) -> tuple[bool, bool]:
-        """Whether no member but `mine` processes the task, or has to stop that; whether none of its process has it at all."""
+        """First: no other member than `mine` processes the task, or still has to stop. Second: no other member of the same process has the task."""
         others = [self.members[name] for name in self.holders.get(task, ()) if name != mine.member_id]
         is_processed = any(task in other.assigned.active or task in other.revoking.active for other in others)
         return not is_processed, all(other.process_id != mine.process_id for other in others)
