@@ -17,7 +17,7 @@ class GroupParts:
 
     Attributes:
         log: the partitions of `__consumer_offsets` that this node leads.
-        schedule: ticks an entry's groups at this moment (monotonic ms); None: takes the entry's moment back.
+        schedule: has an entry's groups ticked at this moment (monotonic ms); None: nothing is due.
     """
 
     services: Services
