@@ -10,7 +10,7 @@ from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.coordinators.services import Services
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.heap import uncollected
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -37,8 +37,8 @@ class RequestHost(Protocol):
     """What the listener lends. `large`, `listings`: turns of such requests, and of those that only list what they are about."""
 
     turns: Turns
-    large: FairLane
-    listings: FairLane
+    large: FairExecutor
+    listings: FairExecutor
     services: Services
 
     def start_part(self, part: Request, message: Any) -> Any:

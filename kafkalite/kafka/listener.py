@@ -19,7 +19,7 @@ from kafkalite.coordination.coordinator import CoordinatorError, refusal_of
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
 from kafkalite.env import heap
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.seams import Listener
 from kafkalite.env.streams import hung_up
 from kafkalite.env.supervisor import Policy
@@ -56,7 +56,7 @@ _ENDED_AT_ONCE = 1_000
 #: Large requests under way at once: each may take some 100 MB while it is decoded.
 _LARGE_REQUESTS = 4
 #: Threads that decompress for clients: one bomb inflates while somebody else's batch is looked at.
-_LANE_THREADS = 2
+_EXECUTOR_THREADS = 2
 #: The largest frame of a connection that has yet to authenticate.
 MAX_STRANGERS_BYTES = 64 * 1024
 
@@ -96,14 +96,14 @@ class KafkaListener:
             config.queued_max_request_bytes, lambda call: asyncio.get_running_loop().call_soon(call)
         )
         #: Work that a client's request causes and that takes long: decompression, hashing of passwords.
-        self.lane = FairLane(services.run_blocking, services.clock, at_once=_LANE_THREADS)
+        self.executor = FairExecutor(services.run_blocking, services.clock, at_once=_EXECUTOR_THREADS)
         #: Requests and responses that take more than one turn of the loop, and how many of the requests are under way.
         self.turns = Turns(services.clock.monotonic)
         #: The requests that arrive in one turn of the loop.
         self.rush = Rush(services.clock.monotonic)
-        self.large = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
+        self.large = FairExecutor(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
         #: The same for those that wait for nobody but the loop: fetches must not wait behind requests that create topics.
-        self.listings = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
+        self.listings = FairExecutor(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
         #: Called with each connection that has ended.
         self.on_closed: list[Callable[[KafkaConnection], None]] = []
         self._bound: list[Listener] = []

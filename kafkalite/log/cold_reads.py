@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.fair_queue import Owner
 from kafkalite.env.residency import NotResident, ResidentOnly
 from kafkalite.env.seams import Clock, Disk
@@ -37,7 +37,7 @@ class ColdReads:
         self._clock = clock
         self._supervisor = supervisor
         #: By log directory.
-        self._lanes: dict[str, FairLane] = {}
+        self._executors: dict[str, FairExecutor] = {}
         #: For metrics: loads, and their bytes.
         self.loads = 0
         self.loaded_bytes = 0
@@ -45,22 +45,22 @@ class ColdReads:
     @property
     def waiting(self) -> int:
         """Loads that wait for their turn."""
-        return sum(lane.waiting for lane in self._lanes.values())
+        return sum(executor.waiting for executor in self._executors.values())
 
-    def lane(self, directory: str) -> FairLane:
+    def executor(self, directory: str) -> FairExecutor:
         """The turns of readers of one log directory."""
-        lane = self._lanes.get(directory)
-        if lane is None:
+        executor = self._executors.get(directory)
+        if executor is None:
 
             async def run(function: Callable[[], object]) -> object:
                 return await self._disk.run_blocking(function, directory)
 
-            lane = self._lanes[directory] = FairLane(run, self._clock, at_once=_AT_ONCE)
-        return lane
+            executor = self._executors[directory] = FairExecutor(run, self._clock, at_once=_AT_ONCE)
+        return executor
 
     async def load(self, owner: Owner, directory: str, missing: NotResident) -> None:
         """Bring what is missing into the page cache, in the owner's turn."""
-        async with self.lane(directory).turn(owner):
+        async with self.executor(directory).turn(owner):
             self.loads += 1
             self.loaded_bytes += missing.size
             size = max(missing.size, READ_AHEAD_BYTES)

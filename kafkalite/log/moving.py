@@ -312,7 +312,7 @@ class DiskMoves:
         may_be_compacted = source.is_compacted or "compact" in source.config.cleanup_policy
         if found and found[0].topic_id == source.topic_id and not may_be_compacted:
             try:
-                await agree(found[0], source, self._cold.lane(move.target))
+                await agree(found[0], source, self._cold.executor(move.target))
             except BaseException:
                 found[0].close()
                 raise
@@ -330,7 +330,7 @@ class DiskMoves:
         while True:
             began = self._clock.monotonic()
             await self._load(move, future)
-            await follow_costly_cuts(future, source, self._cold.lane(move.target))
+            await follow_costly_cuts(future, source, self._cold.executor(move.target))
             copied = self._copy_some(move, future)
             unflushed += copied
             if future.log_end_offset >= source.log_end_offset or unflushed >= _FLUSH_BYTES:

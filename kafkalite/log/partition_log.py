@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.appendable_log import AppendableLog
@@ -57,7 +57,7 @@ class PartitionLog(AppendableLog):
         is_partial = max(self.log_start_offset + 1, self.first_offset) <= offset < self.log_end_offset
         return is_partial and self._has_producers
 
-    async def producers_at(self, offset: int, lane: FairLane, owner: Owner) -> ProducerStates | None:
+    async def producers_at(self, offset: int, executor: FairExecutor, owner: Owner) -> ProducerStates | None:
         """The producers as `truncate_to(offset)` leaves them, found off the loop, in the owner's turn.
 
         Returns None if the log was changed meanwhile, other than by an append. Raises StorageError, as `truncate_to`.
@@ -68,7 +68,7 @@ class PartitionLog(AppendableLog):
         found: ProducerStates | None = None
         error: OSError | ApiError | None = None
         try:
-            found, _ = await lane.run(owner, find)
+            found, _ = await executor.run(owner, find)
         except (OSError, ApiError) as failure:
             error = failure
         if local.closed or local.cuts != cuts or not local.holds(segments):

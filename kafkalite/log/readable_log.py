@@ -98,7 +98,7 @@ class ReadableLog(LogState):
                     return None
                 look = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
                 try:
-                    found, _ = await cold.lane(self.directory).run(owner, look)
+                    found, _ = await cold.executor(self.directory).run(owner, look)
                 except LogMoved:
                     changes += 1
                     continue
@@ -132,7 +132,7 @@ class ReadableLog(LogState):
             if newest is not None and segment.largest_timestamp()[0] < newest[0]:
                 break
             look = partial(newest_record, self.disk, stretch_of(segment, self.log_start_offset), self.log_start_offset)
-            found, _ = await cold.lane(self.directory).run(owner, look)
+            found, _ = await cold.executor(self.directory).run(owner, look)
             if found is not None and (newest is None or (-found[0], found[1]) < (-newest[0], newest[1])):
                 newest = found
         return newest

@@ -171,7 +171,7 @@ class FollowerFetch:
         log, epoch = partition.log, partition.leader_epoch
         owner = "truncation", partition.topic_partition
         try:
-            producers = await log.producers_at(offset, self._cold.lane(log.directory), owner)
+            producers = await log.producers_at(offset, self._cold.executor(log.directory), owner)
             if not self._still_follows(partition, epoch):
                 return
             if producers is not None and partition.log is log and _cut_offset(partition, divergence) == offset:

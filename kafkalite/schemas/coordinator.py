@@ -14,7 +14,7 @@ from contextvars import ContextVar
 
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.fair_queue import Owner
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
@@ -72,7 +72,7 @@ class SchemaRegistry:
     def __init__(self, services: Services, ask: AskNode, off_loop: OffLoop) -> None:
         self._services = services
         self._ask = ask
-        self._lane = FairLane(off_loop, services.clock, at_once=1)
+        self._executor = FairExecutor(off_loop, services.clock, at_once=1)
         self._log: InternalLog[SubjectRegistry] = InternalLog(
             services, SCHEMA_TOPIC, self._made, self._replay, lambda _: None, lambda _: None, when_committed=True
         )
@@ -168,7 +168,7 @@ class SchemaRegistry:
     # --- the log ----------------------------------------------------------------------------------
 
     async def _off_loop(self, function: Callable[[], object]) -> object:
-        return (await self._lane.run(_client.get(), function))[0]
+        return (await self._executor.run(_client.get(), function))[0]
 
     def _empty(self) -> SubjectRegistry:
         async def refuse(records: Sequence[KeyValue]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.client.admin.groups import GroupMember, Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import ends_of
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeGroupLagResponse
 from kafkalite.http.authentication import AuthenticatedRequest
@@ -42,7 +42,7 @@ class GroupAnswers:
     def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
-        self._lane = FairLane(node.env.disk.run_blocking, node.env.clock, at_once=1)
+        self._executor = FairExecutor(node.env.disk.run_blocking, node.env.clock, at_once=1)
 
     async def groups(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """One page of the list: `text` in the name, `offset`."""
@@ -90,7 +90,7 @@ class GroupAnswers:
         ends = await self._ends(client, [TopicPartition(each.topic, each.partition) for each in shown])
         keys = {(each.topic, each.partition) for each in shown}
         look = partial(_assigned, described.members, keys)
-        (owners, first), _ = await self._lane.run((str(asked.principal), asked.client_host), look)
+        (owners, first), _ = await self._executor.run((str(asked.principal), asked.client_host), look)
         lag = (await self._lags((name,), KEPT)).get(name)
         return {
             "group": name,

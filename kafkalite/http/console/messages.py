@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumed import ConsumedRecord
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.http.authentication import AuthenticatedRequest
@@ -92,7 +92,7 @@ class MessageAnswers:
     def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
-        self._lane = FairLane(node.env.disk.run_blocking, node.env.clock, at_once=_AT_ONCE)
+        self._executor = FairExecutor(node.env.disk.run_blocking, node.env.clock, at_once=_AT_ONCE)
 
     async def messages(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """Records: `topic`, `partition` (-1 all), `from` and `at`, `limit`; `text`, `key` and `header` filter.
@@ -111,7 +111,7 @@ class MessageAnswers:
         readings = await self._readings(client, keys, query, back)
         is_tail = query.get("from", "end") in ("end", "before")
         # Records are in memory from here on.
-        async with self._lane.turn((str(asked.principal), asked.client_host)):
+        async with self._executor.turn((str(asked.principal), asked.client_host)):
             found = await self._read(client, readings, wanted, limit, is_tail=is_tail)
             return _answer(topic, query, readings, found, limit, is_cut, is_tail=is_tail)
 

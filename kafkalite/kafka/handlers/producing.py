@@ -238,7 +238,7 @@ class ProduceHandlers:
                     continue
                 work = partial(prepare, records, costly[key], self._services.clock.wall_ms())
                 try:
-                    prepared, seconds = await connection.listener.lane.run(owner, work)
+                    prepared, seconds = await connection.listener.executor.run(owner, work)
                 except ApiError as error:
                     refused[key] = _refused(key, error)
                 except OSError as error:

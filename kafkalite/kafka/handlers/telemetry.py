@@ -62,7 +62,7 @@ class TelemetryHandlers:
         )
         if data and is_wanted:
             work = partial(_read, message.compression_type, data)
-            points, seconds = await request.connection.listener.lane.run(request.connection.owner, work)
+            points, seconds = await request.connection.listener.executor.run(request.connection.owner, work)
             if request.throttle is not None:
                 request.throttle.work_s += seconds
             self._metrics.took(key, points)

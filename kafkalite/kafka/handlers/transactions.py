@@ -363,7 +363,7 @@ async def _matching(request: Request, pattern: str, names: Iterable[str]) -> lis
     connection = request.connection
     found: list[str] = []
     for piece in text_pieces(names):
-        matching, seconds = await connection.listener.lane.run(
+        matching, seconds = await connection.listener.executor.run(
             connection.owner, partial(matching_texts, matches, piece)
         )
         found += matching

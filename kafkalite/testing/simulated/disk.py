@@ -23,10 +23,10 @@ from kafkalite.env.seams import DiskOutcome
 from kafkalite.model import Buffer
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.disk_tree import Directory, SimInode, Tree
-from kafkalite.testing.simulated.lanes import Lanes
 from kafkalite.testing.simulated.loop import SimLoop
 from kafkalite.testing.simulated.path_faults import PathFaults
 from kafkalite.testing.simulated.process import SimProcess, current_process
+from kafkalite.testing.simulated.threads import SimThreads
 
 _CAPACITY_BYTES = 1 << 34
 _COLDNESS = (0.0, 0.02, 0.2, 0.6)
@@ -60,7 +60,7 @@ class SimDisk(PathFaults):
         self._cold_random = random.Random(f"cold {source.getstate()[1][:3]}")
         self.coldness = self._cold_random.choice(_COLDNESS)
         self.cold_reads = 0
-        self.lanes = Lanes(loop, random.Random(source.random()), hanging=self.hanging_at)
+        self.threads = SimThreads(loop, random.Random(source.random()), hanging=self.hanging_at)
 
     # --- what the harness does -------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class SimDisk(PathFaults):
         """The kernel releases its locks; the page cache stays."""
         for path in [path for path, owner in self._locks.items() if owner is process]:
             del self._locks[path]
-        self.lanes.process_died()
+        self.threads.process_died()
 
     def lose_power(self) -> None:
         """Of what was not synced, the seed decides. Locks are gone. Processes must be dead already."""
@@ -79,7 +79,7 @@ class SimDisk(PathFaults):
         durable = self._tree.root.durable
         assert durable is not None
         self._locks.clear()
-        self.lanes.process_died()
+        self.threads.process_died()
         self.was_faulty = True
         self._boots += 1
         # A file without a durable name is gone whatever its content.
@@ -283,7 +283,7 @@ class SimDisk(PathFaults):
             node.is_cold = False
 
     def separate(self, path: str) -> None:
-        self.lanes.separate(path)
+        self.threads.separate(path)
 
     def completed(self, path: str) -> int | None:
         """Nobody counts here."""
@@ -294,14 +294,14 @@ class SimDisk(PathFaults):
 
     def outcome(self, path: str) -> DiskOutcome | None:
         """A sync that hangs does nothing before the repair, and nothing at all if its waiter has gone."""
-        return DiskOutcome(failed=False) if self.lanes.is_idle(path) else None
+        return DiskOutcome(failed=False) if self.threads.is_idle(path) else None
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         self.operation("thread", at)
         self.check_thread(at)
         await self.pause()
         await self.answers(at)
-        return await self.lanes.run(function, at)
+        return await self.threads.run(function, at)
 
     def check_resident(self, node: SimInode, path: str, offset: int, size: int) -> None:
         """Raises NotResident if the reader may not wait, and the page cache has dropped the file."""
@@ -320,12 +320,12 @@ class SimDisk(PathFaults):
 
     def operation(self, kind: str, path: str) -> None:
         """One operation of the seam begins; in a thread, others may come first. Raises OSError."""
-        self.lanes.before_operation()
+        self.threads.before_operation()
         self.check(path, kind)
-        if self.lanes.current is None:
+        if self.threads.current is None:
             self.on_operation(kind, path)
         else:
-            with self.lanes.outside():
+            with self.threads.outside():
                 self.on_operation(kind, path)
 
     def check_thread(self, path: str) -> None:

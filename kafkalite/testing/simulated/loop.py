@@ -71,7 +71,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._closed = False
         self._disposing = False
         self._at_close: list[Callable[[], None]] = []
-        #: The code of a simulated thread runs (`lanes`): it may set no callback but through `call_soon_threadsafe`.
+        #: The code of a simulated thread runs (`threads`): it may set no callback but through `call_soon_threadsafe`.
         self.in_thread = False
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self._trace = 0

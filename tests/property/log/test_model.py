@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import assign_in_place, parse_header, split_batches
@@ -127,8 +127,8 @@ class LogModel(RuleBasedStateMachine):
         target = max(self.start, self.end - back)
         found = None
         if apart and self.log.needs_producers(target):
-            lane = FairLane(self.disk.run_blocking, ManualClock(), at_once=1)
-            found = asyncio.run(self.log.producers_at(target, lane, ("model", target)))
+            executor = FairExecutor(self.disk.run_blocking, ManualClock(), at_once=1)
+            found = asyncio.run(self.log.producers_at(target, executor, ("model", target)))
             assert found is not None
         self.log.truncate_to(target, found)
         while self.batches and parse_header(self.batches[-1]).last_offset >= target:

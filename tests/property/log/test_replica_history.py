@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log.cleaner import compact
 from kafkalite.log.partition_log import PartitionLog
@@ -256,8 +256,8 @@ class ReplicaHistory(RuleBasedStateMachine):
         target = min(self.end, self.high_watermark + above)
         found = None
         if apart and self.log.needs_producers(target):
-            lane = FairLane(self.disk.run_blocking, ManualClock(), at_once=1)
-            found = asyncio.run(self.log.producers_at(target, lane, ("model", target)))
+            executor = FairExecutor(self.disk.run_blocking, ManualClock(), at_once=1)
+            found = asyncio.run(self.log.producers_at(target, executor, ("model", target)))
             assert found is not None
         self.log.truncate_to(target, found)
         while self.batches and self.batches[-1].header.last_offset >= target:

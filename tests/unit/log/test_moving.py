@@ -113,10 +113,10 @@ async def test_a_cut_of_a_log_with_producers_is_followed_off_the_loop(monkeypatc
     move = manager.moves.start(T0, "/d2", throttle=4_096)
     assert move is not None
     await until(lambda: move.copied_bytes)
-    lane = manager.cold.lane("/d1")
+    executor = manager.cold.executor("/d1")
     future = move.future
     assert future is not None and 10 < future.log_end_offset < 200
-    producers = await log.producers_at(10, lane, ("test", 1))
+    producers = await log.producers_at(10, executor, ("test", 1))
     monkeypatch.setattr(appendable_log, "replay", lambda *_: pytest.fail("on the loop"))
     log.truncate_to(10, producers)
     for sequence in range(10, 30):

@@ -27,7 +27,7 @@ from kafkalite.coordinators.groups.settings import int_setting
 from kafkalite.coordinators.groups.target_work import TargetWork
 from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.coordinators.patterns import full_match, matching_texts, text_pieces
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.turns import result_of
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
@@ -45,7 +45,7 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
     def __init__(self, parts: GroupParts) -> None:
         super().__init__(parts)
         #: One expression at a time, hosts in turn: a few bytes of it may keep a processor busy for seconds.
-        self._lane = FairLane(parts.services.run_blocking, parts.services.clock, at_once=1)
+        self._executor = FairExecutor(parts.services.run_blocking, parts.services.clock, at_once=1)
 
     def _of(self, entry: GroupEntry) -> tuple[ConsumerGroup | None, ConsumerRuntime]:
         return entry.consumer, entry.runtime
@@ -151,7 +151,7 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
             if self._services.clock.monotonic() >= until:
                 return None
             piece = next(text_pieces(islice(names, progress.looked_at, None)))
-            matching, _ = await self._lane.run((host, regex), partial(matching_texts, matches, piece))
+            matching, _ = await self._executor.run((host, regex), partial(matching_texts, matches, piece))
             progress.looked_at += len(piece)
             progress.found += filter(is_visible, matching)
         return tuple(progress.found)

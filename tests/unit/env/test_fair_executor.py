@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.real import RealClock
 
 
@@ -34,23 +34,23 @@ class Threads:
 
 async def test_owners_take_turns_whatever_they_have_queued() -> None:
     threads = Threads()
-    lane = FairLane(threads.run, RealClock(), at_once=1)
+    executor = FairExecutor(threads.run, RealClock(), at_once=1)
     wanted = [("greedy", f"g{number}") for number in range(5)] + [("modest", "m0")]
-    tasks = [asyncio.create_task(lane.run((owner, 0), lambda name=name: name)) for owner, name in wanted]  # type: ignore[misc]
+    tasks = [asyncio.create_task(executor.run((owner, 0), lambda name=name: name)) for owner, name in wanted]  # type: ignore[misc]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert lane.waiting == 5
+    assert executor.waiting == 5
     for _ in wanted:
         await threads.finish_one()
     assert threads.begun == ["g0", "g1", "m0", "g2", "g3", "g4"]
     await asyncio.gather(*tasks)
-    assert lane.waiting == 0
+    assert executor.waiting == 0
 
 
 async def test_who_gives_up_makes_room_and_errors_are_the_callers() -> None:
     threads = Threads()
-    lane = FairLane(threads.run, RealClock(), at_once=2)
-    tasks = [asyncio.create_task(lane.run(("a", 0), lambda number=number: number)) for number in range(4)]  # type: ignore[misc]
+    executor = FairExecutor(threads.run, RealClock(), at_once=2)
+    tasks = [asyncio.create_task(executor.run(("a", 0), lambda number=number: number)) for number in range(4)]  # type: ignore[misc]
     for _ in range(3):
         await asyncio.sleep(0)
     assert threads.begun == ["0", "1"]
@@ -66,17 +66,17 @@ async def test_who_gives_up_makes_room_and_errors_are_the_callers() -> None:
         function()
         raise OSError("no")
 
-    lane = FairLane(fail, RealClock(), at_once=1)
+    executor = FairExecutor(fail, RealClock(), at_once=1)
     for _ in range(3):
         with pytest.raises(OSError, match="no"):
-            await lane.run(("a", 0), lambda: 1)
+            await executor.run(("a", 0), lambda: 1)
 
 
 async def test_who_gives_up_a_function_that_runs_does_not_make_room() -> None:
     """Nothing ends a thread: when four clients had given up, four schemas were compared at once, where one may be."""
     threads = Threads()
-    lane = FairLane(threads.run, RealClock(), at_once=1)
-    tasks = [asyncio.create_task(lane.run(("a", 0), partial(int, number))) for number in range(3)]
+    executor = FairExecutor(threads.run, RealClock(), at_once=1)
+    tasks = [asyncio.create_task(executor.run(("a", 0), partial(int, number))) for number in range(3)]
     for _ in range(3):
         await asyncio.sleep(0)
     tasks[0].cancel()

@@ -17,7 +17,7 @@ from kafkalite.env.seams import Clock
 _T = TypeVar("_T")
 
 
-class FairLane:
+class FairExecutor:
     """Runs functions in threads, in the turns of their owners.
 
     Args:

@@ -19,7 +19,7 @@ def make(seed: int = 1, *, restless: bool = True) -> tuple[SimLoop, SimDisk]:
     disk = SimDisk(loop, SimClock(loop), random.Random(seed))
     disk.makedirs("/a")
     if restless:
-        disk.lanes.restless = (1.0,)
+        disk.threads.restless = (1.0,)
     return loop, disk
 
 
@@ -100,7 +100,7 @@ def test_a_fifth_waits_for_a_thread_and_one_without_a_waiter_does_not_begin() ->
         return read
 
     async def main() -> None:
-        futures = [disk.lanes.run(work(number), "/a") for number in range(7)]
+        futures = [disk.threads.run(work(number), "/a") for number in range(7)]
         assert began == [0, 1, 2, 3]
         futures[5].cancel()
         await asyncio.wait(futures)
@@ -134,7 +134,7 @@ def test_nothing_of_a_dead_process_goes_on_also_not_its_finally_blocks() -> None
         world = SimWorld(seed)
         disk = world.host("node1").disk
         disk.makedirs("/a")
-        disk.lanes.restless = (1.0,)
+        disk.threads.restless = (1.0,)
 
         async def program(_env: object, disk: SimDisk = disk) -> None:
             def work() -> None:

@@ -1,7 +1,7 @@
 """Threads of a simulated disk: each function of `run_blocking` is a greenlet that stops before each of its file operations.
 
-Between two operations of one lane everything else may run: the loop, other lanes of the same disk, a fault. The seed decides
-where a lane stops and for how long, so that a run can be repeated. Only file operations are switch points: what a function
+Between two operations of one thread everything else may run: the loop, other threads of the same disk, a fault. The seed decides
+where a thread stops and for how long, so that a run can be repeated. Only file operations are switch points: what a function
 does in memory between two of them happens at once, which is kinder than real threads are.
 """
 
@@ -23,26 +23,26 @@ from kafkalite.testing.simulated.loop import SimLoop
 
 #: Threads per disk, as kafkalite.env.real_disk has them.
 _THREADS = 4
-#: How probable it is that a lane stops before an operation: drawn for each lane. Some run through, as a thread on an idle host.
+#: How probable it is that a thread stops before an operation: drawn for each. Some run through, as on an idle host.
 _RESTLESS = (0.0, 0.25, 0.6, 1.0)
-#: A stop is one turn of the loop, or a short time; one in this number of lanes has long ones (a busy processor or disk).
+#: A stop is one turn of the loop, or a short time; one in this number of threads has long ones (a busy processor or disk).
 _SHORT_S = 0.001
 _LONG_S = 0.06
-_SLOW_LANES = 8
+_SLOW_ONE_IN = 8
 
 
-class Lane:
-    """One function in a thread. Made by `Lanes.run`."""
+class SimThread:
+    """One function in a thread. Made by `SimThreads.run`."""
 
     def __init__(
-        self, lanes: Lanes, function: Callable[[], object], at: str, restless: float, *, is_slow: bool
+        self, threads: SimThreads, function: Callable[[], object], at: str, restless: float, *, is_slow: bool
     ) -> None:
-        self._lanes = lanes
+        self._threads = threads
         self._function = function
         self._restless = restless
         self._is_slow = is_slow
         self.at = at
-        self.future: asyncio.Future[object] = lanes.loop.create_future()
+        self.future: asyncio.Future[object] = threads.loop.create_future()
         self._greenlet = greenlet(self._run)
         self._greenlet.gr_context = contextvars.copy_context()
         self._has_stopped_for = 0.0
@@ -58,7 +58,7 @@ class Lane:
             self._error = error
 
     def _over(self) -> None:
-        self._lanes.ended(self)
+        self._threads.ended(self)
         if self.future.done():
             return  # the waiter gave up
         if self._error is not None:
@@ -73,13 +73,13 @@ class Lane:
         if self._greenlet.dead:
             self._over()
         elif self._has_stopped_for > 0:
-            self._lanes.loop.call_later(self._has_stopped_for, self.resume)
+            self._threads.loop.call_later(self._has_stopped_for, self.resume)
         else:
-            self._lanes.loop.call_soon(self.resume)
+            self._threads.loop.call_soon(self.resume)
 
     def resume(self) -> None:
         """Go on, unless the disk hangs: then when it answers again."""
-        hanging = self._lanes.hanging(self.at)
+        hanging = self._threads.hanging(self.at)
         if hanging is None:
             self.step()
             return
@@ -88,12 +88,12 @@ class Lane:
             await hanging.wait()
             self.resume()
 
-        self._lanes.loop.create_task(wait(), name="lane")
+        self._threads.loop.create_task(wait(), name="thread")
 
     def _enter(self, switch: Callable[[], Any]) -> None:
-        lanes, loop = self._lanes, self._lanes.loop
+        threads, loop = self._threads, self._threads.loop
         running = events._get_running_loop()
-        lanes.current = self
+        threads.current = self
         loop.in_thread = True
         events._set_running_loop(None)  # code in a thread finds no running loop
         try:
@@ -101,11 +101,11 @@ class Lane:
         finally:
             events._set_running_loop(running)
             loop.in_thread = False
-            lanes.current = None
+            threads.current = None
 
     def stop(self, source: random.Random) -> None:
-        """In the lane: before a file operation. Comes back when the lane is resumed."""
-        if self._lanes.closed:
+        """Called within the thread, before a file operation. Returns when the thread is resumed."""
+        if self._threads.closed:
             raise GreenletExit
         if source.random() >= self._restless:
             return
@@ -131,7 +131,7 @@ class Lane:
                 continue
 
 
-class Lanes:
+class SimThreads:
     """The threads of one host's disk.
 
     Args:
@@ -142,15 +142,15 @@ class Lanes:
         self.loop = loop
         self._random = source
         self.hanging = hanging
-        #: The lane whose code is running, and no other's.
-        self.current: Lane | None = None
-        #: Directory with a slash at the end ("" for all others) -> its lanes under way, and those that wait for a thread.
-        self._working: dict[str, dict[Lane, None]] = {"": {}}
-        self._waiting: dict[str, deque[Lane]] = {"": deque()}
+        #: The thread whose code is running, and no other's.
+        self.current: SimThread | None = None
+        #: Directory with a slash at the end ("" for all others) -> its threads under way, and those that have to wait until one ends.
+        self._working: dict[str, dict[SimThread, None]] = {"": {}}
+        self._waiting: dict[str, deque[SimThread]] = {"": deque()}
         #: Those of dead processes, and of disks that were given up: they are kept so that none is unwound before its time.
-        self._left: list[Lane] = []
-        #: Lanes that were under way when their threads were replaced.
-        self._former: dict[Lane, None] = {}
+        self._left: list[SimThread] = []
+        #: Those that were under way when the disk was given up, and got new threads.
+        self._former: dict[SimThread, None] = {}
         #: A directed test sets (1.0,): each stops before each operation.
         self.restless: tuple[float, ...] = _RESTLESS
         self.closed = False
@@ -165,7 +165,7 @@ class Lanes:
     def is_idle(self, path: str) -> bool:
         """Whether no work below this directory is under way, or waits for a thread."""
         prefix = self._prefix(path)
-        return not self._working[prefix] and not any(not lane.future.cancelled() for lane in self._waiting[prefix])
+        return not self._working[prefix] and not any(not thread.future.cancelled() for thread in self._waiting[prefix])
 
     def process_died(self) -> None:
         """All threads are gone with it."""
@@ -185,22 +185,22 @@ class Lanes:
 
     def run(self, function: Callable[[], object], at: str) -> asyncio.Future[object]:
         """Begin as soon as a thread is free; a waiter that gives up does not end a function that has begun."""
-        is_slow = self._random.randrange(_SLOW_LANES) == 0
-        lane = Lane(self, function, at, self._random.choice(self.restless), is_slow=is_slow)
+        is_slow = self._random.randrange(_SLOW_ONE_IN) == 0
+        thread = SimThread(self, function, at, self._random.choice(self.restless), is_slow=is_slow)
         prefix = self._prefix(at)
         if len(self._working[prefix]) < _THREADS:
-            self._working[prefix][lane] = None
-            lane.step()
+            self._working[prefix][thread] = None
+            thread.step()
         else:
-            self._waiting[prefix].append(lane)
-        return lane.future
+            self._waiting[prefix].append(thread)
+        return thread.future
 
-    def ended(self, lane: Lane) -> None:
+    def ended(self, thread: SimThread) -> None:
         """Its thread is free for the next that still has a waiter."""
-        self._former.pop(lane, None)
+        self._former.pop(thread, None)
         for prefix, working in self._working.items():
-            if lane in working:
-                del working[lane]
+            if thread in working:
+                del working[thread]
                 waiting = self._waiting[prefix]
                 while waiting and len(working) < _THREADS:
                     following = waiting.popleft()
@@ -211,29 +211,29 @@ class Lanes:
 
     def before_operation(self) -> None:
         """The seam is about to do an operation; the running thread may have to wait. Raises OSError if it was left behind."""
-        lane = self.current
-        if lane is not None:
-            lane.stop(self._random)
-            if lane in self._former:
-                raise OSError(errno.ESTALE, "the disk was given up before this could begin", lane.at)
+        thread = self.current
+        if thread is not None:
+            thread.stop(self._random)
+            if thread in self._former:
+                raise OSError(errno.ESTALE, "the disk was given up before this could begin", thread.at)
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
         """Operations of the harness within an operation are not the thread's."""
-        lane = self.current
-        if lane is None:
+        thread = self.current
+        if thread is None:
             yield
             return
         self.current, self.loop.in_thread = None, False
         try:
             yield
         finally:
-            self.current, self.loop.in_thread = lane, True
+            self.current, self.loop.in_thread = thread, True
 
     def close(self) -> None:
         """The loop closes: end all that is left."""
         self.closed = True
-        for lane in [*self._left, *(each for working in self._working.values() for each in working)]:
-            lane.dispose()
+        for thread in [*self._left, *(each for working in self._working.values() for each in working)]:
+            thread.dispose()
         self._left.clear()
         self._working.clear()
