@@ -96,9 +96,9 @@ class ReadableLog(LogState):
                 candidate = candidate_for_timestamp(self._local.segments, timestamp_ms, self.log_start_offset, behind)
                 if candidate is None:
                     return None
-                look = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
+                search = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
                 try:
-                    found, _ = await cold.executor(self.directory).run(owner, look)
+                    found, _ = await cold.executor(self.directory).run(owner, search)
                 except LogMoved:
                     changes += 1
                     continue
@@ -131,8 +131,10 @@ class ReadableLog(LogState):
                 continue
             if newest is not None and segment.largest_timestamp()[0] < newest[0]:
                 break
-            look = partial(newest_record, self.disk, stretch_of(segment, self.log_start_offset), self.log_start_offset)
-            found, _ = await cold.executor(self.directory).run(owner, look)
+            search = partial(
+                newest_record, self.disk, stretch_of(segment, self.log_start_offset), self.log_start_offset
+            )
+            found, _ = await cold.executor(self.directory).run(owner, search)
             if found is not None and (newest is None or (-found[0], found[1]) < (-newest[0], newest[1])):
                 newest = found
         return newest

@@ -1,4 +1,4 @@
-"""What a leader looks for inside a client's batch before it appends it, and how the batch is compressed again. No I/O.
+"""What a leader checks inside a client's batch before it appends it, and how the batch is compressed again. No I/O.
 
 Of most batches only the first records are looked at, by the append: uncompressed ones of topics without compaction. All else is done on the loop while it is
 cheap, or else off the loop by `prepare`, in little memory whatever the batch stands for. Errors name the single records
@@ -47,7 +47,7 @@ CHEAP_REQUEST_BYTES = 1024 * 1024
 #: What a batch of one small piece counts for at least.
 _LEAST_CHARGE_BYTES = 1024
 #: The fields that decide about most batches: batch length, magic, attributes, base and max timestamp.
-_LOOK = struct.Struct(">8xi4xb4xh4xqq").unpack_from
+_CHECKED_FIELDS = struct.Struct(">8xi4xb4xh4xqq").unpack_from
 _CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
@@ -84,22 +84,22 @@ def rules_of(config: TopicConfig) -> RecordRules:
     )
 
 
-class CheapLooks:
+class CheckBudget:
     """What may be decompressed on the loop for one request: `left`, in bytes. (A request may have thousands of batches.)"""
 
     left = CHEAP_REQUEST_BYTES
 
 
-def is_costly(records: Buffer, rules: RecordRules, now_ms: int, looks: CheapLooks) -> bool:
-    """Whether `prepare` has to look into the batch, which may take long. A cheap look is taken here, on the loop.
+def is_costly(records: Buffer, rules: RecordRules, now_ms: int, budget: CheckBudget) -> bool:
+    """Whether `prepare` has to check the batch, which may take long. A cheap check is made here, on the loop.
 
-    Keys of few uncompressed records are left to the append. `looks`: of the request.
+    Keys of few uncompressed records are left to the append. `budget`: of the request.
 
-    Raises ApiError: what the cheap look has found (as `prepare`).
+    Raises ApiError: what the cheap check has found (as `prepare`).
     """
     if len(records) < HEADER_SIZE:
         return False
-    batch_length, magic, attributes, first, largest = _LOOK(records)
+    batch_length, magic, attributes, first, largest = _CHECKED_FIELDS(records)
     if magic != MAGIC or batch_length != len(records) - LOG_OVERHEAD or attributes & CONTROL_FLAG:
         return False  # the append refuses it
     compression = attributes & COMPRESSION_MASK
@@ -116,25 +116,25 @@ def is_costly(records: Buffer, rules: RecordRules, now_ms: int, looks: CheapLook
         return False  # the append refuses it
     if is_suspicious:
         _check(view, header, rules, now_ms)
-    return bool(header.compression) and _is_more_than_cheap(header, view[HEADER_SIZE:], looks)
+    return bool(header.compression) and _is_more_than_cheap(header, view[HEADER_SIZE:], budget)
 
 
-def _is_more_than_cheap(header: BatchHeader, payload: memoryview, looks: CheapLooks) -> bool:
+def _is_more_than_cheap(header: BatchHeader, payload: memoryview, budget: CheckBudget) -> bool:
     """Decompress up to CHEAP_CONTENT_BYTES: True if there is more, or none is left. Raises ApiError."""
-    if looks.left <= 0:
+    if budget.left <= 0:
         return True
     size = 0
-    for piece in _looked_at(header, payload):
+    for piece in _checked(header, payload):
         charge = max(len(piece), _LEAST_CHARGE_BYTES if not size else PIECE_CHARGE_BYTES)
         size += charge
-        looks.left -= charge
+        budget.left -= charge
         if size > CHEAP_CONTENT_BYTES:
             return True
     return False
 
 
-def _looked_at(header: BatchHeader, payload: memoryview) -> Iterator[Buffer]:
-    """The pieces of a batch whose CRC is right; the first records are looked at. Raises ApiError INVALID_RECORD."""
+def _checked(header: BatchHeader, payload: memoryview) -> Iterator[Buffer]:
+    """The pieces of a batch whose CRC is right; the framing of the first records is checked. Raises ApiError INVALID_RECORD."""
     first: Buffer | None = None
     is_whole = True
     try:
@@ -168,7 +168,7 @@ def prepare(records: Buffer, rules: RecordRules, now_ms: int) -> CheckedRecords:
     if rules.needs_keys or wants_codec or _is_suspicious(header.base_timestamp, header.max_timestamp, rules, now_ms):
         _check(view, header, rules, now_ms)
     else:
-        for _ in _looked_at(header, payload):
+        for _ in _checked(header, payload):
             pass
     if not wants_codec or rules.codec is None:
         return CheckedRecords(records)

@@ -36,11 +36,11 @@ class DescriptorWatch:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self.look()
+            self.measure()
             await asyncio.sleep(INTERVAL_S)
 
-    def look(self) -> None:
-        """Once."""
+    def measure(self) -> None:
+        """Compare the descriptors in use with the limit, once."""
         used, limit = self._in_use()
         percent = 100 * used // limit
         self._detail = f"{used} of {limit} file descriptors are in use"

@@ -15,7 +15,7 @@ from kafkalite.kafka.current_leaders import CurrentLeaders
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
-from kafkalite.log.record_checks import CheapLooks, RecordRules, is_costly, prepare
+from kafkalite.log.record_checks import CheckBudget, RecordRules, is_costly, prepare
 from kafkalite.model import INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import topic_ids, wire
@@ -120,7 +120,7 @@ class ProduceHandlers:
             return
         rules = self._partitions.record_rules(key)
         try:
-            costly = rules is not None and is_costly(records, rules, self._services.clock.wall_ms(), CheapLooks())
+            costly = rules is not None and is_costly(records, rules, self._services.clock.wall_ms(), CheckBudget())
         except ApiError as wrong:
             self._append(request, message, [], {key: _refused(key, wrong)})
             return
@@ -190,7 +190,7 @@ class ProduceHandlers:
         costly: dict[TopicPartition, RecordRules] = {}
         wrong: dict[tuple[str, int], ProducedPartition] = {}
         now_ms = 0
-        looks = CheapLooks()
+        budget = CheckBudget()
         for number, (key, records) in enumerate(accepted, 1):
             if not number % STEP:
                 yield
@@ -199,7 +199,7 @@ class ProduceHandlers:
                 continue
             now_ms = now_ms or self._services.clock.wall_ms()
             try:
-                if is_costly(records, rules, now_ms, looks):
+                if is_costly(records, rules, now_ms, budget):
                     costly[key] = rules
             except ApiError as error:
                 wrong[key] = _refused(key, error)

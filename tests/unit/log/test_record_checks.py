@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.log.record_checks import CHEAP_REQUEST_BYTES, CheapLooks, is_costly, prepare, rules_of
+from kafkalite.log.record_checks import CHEAP_REQUEST_BYTES, CheckBudget, is_costly, prepare, rules_of
 from kafkalite.log.validation import MAX_COMPRESSED_RECORDS, MAX_RECORD_ERRORS, CheckedRecords, batches_for_leader
 from kafkalite.record.batch import HEADER_SIZE, split_batches
 from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_record
@@ -42,7 +42,7 @@ def test_every_codec_becomes_every_other_and_the_records_stay(source: Codec, tar
     config = TopicConfig(compression_type=target)
     wanted = Codec.NONE if target == "uncompressed" else Codec[target.upper()]
     if source != wanted:
-        assert is_costly(before, rules_of(config), NOW, CheapLooks())
+        assert is_costly(before, rules_of(config), NOW, CheckBudget())
     after = checked(before, config)
     assert list(read_records(after)) == list(read_records(before))
     [(_, old)], [(_, new)] = split_batches(before), split_batches(after)
@@ -82,13 +82,13 @@ def test_content_of_another_form_is_refused(codec: Codec) -> None:
             content, record_count=200, last_offset_delta=199, attributes=int(codec), base_timestamp=NOW, max_timestamp=NOW
         )  # fmt: skip
         with pytest.raises(ApiError) as refused:
-            is_costly(bad, rules_of(PLAIN), NOW, CheapLooks())
+            is_costly(bad, rules_of(PLAIN), NOW, CheckBudget())
         assert refused.value.code is ErrorCode.INVALID_RECORD  # clients repeat CORRUPT_MESSAGE
         with pytest.raises(ApiError) as refused:
             checked(bad)
         assert refused.value.code is ErrorCode.INVALID_RECORD
-        assert not is_costly(bad, rules_of(TopicConfig(compressed_content_validation_enable=False)), NOW, CheapLooks())
-    assert not is_costly(good, rules_of(PLAIN), NOW, CheapLooks())
+        assert not is_costly(bad, rules_of(TopicConfig(compressed_content_validation_enable=False)), NOW, CheckBudget())
+    assert not is_costly(good, rules_of(PLAIN), NOW, CheckBudget())
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
@@ -107,20 +107,20 @@ def test_malformed_records_are_refused_under_any_codec(
     )  # fmt: skip
     rules = rules_of(TopicConfig(cleanup_policy=cleanup_policy))
     with pytest.raises(ApiError) as refused:
-        assert is_costly(bad, rules, NOW, CheapLooks())
+        assert is_costly(bad, rules, NOW, CheckBudget())
         prepare(bad, rules, NOW)
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_what_is_left_to_a_thread() -> None:
     compacted = rules_of(TopicConfig(cleanup_policy="compact"))
-    assert is_costly(made(Codec.GZIP, (b"k", bytes(10_000_000))), rules_of(PLAIN), NOW, CheapLooks())  # ten kilobytes
-    assert is_costly(made(Codec.GZIP, (b"k", b"v")), compacted, NOW, CheapLooks())
-    assert is_costly(made(Codec.NONE, (b"k", bytes(20_000))), compacted, NOW, CheapLooks())
-    assert not is_costly(made(Codec.NONE, (b"k", bytes(20_000))), rules_of(PLAIN), NOW, CheapLooks())
-    assert not is_costly(made(Codec.NONE, (b"k", b"v")), compacted, NOW, CheapLooks())
-    assert not is_costly(b"short", compacted, NOW, CheapLooks())
-    assert not is_costly(b"x" * 200, compacted, NOW, CheapLooks())  # the append refuses it
+    assert is_costly(made(Codec.GZIP, (b"k", bytes(10_000_000))), rules_of(PLAIN), NOW, CheckBudget())  # ten kilobytes
+    assert is_costly(made(Codec.GZIP, (b"k", b"v")), compacted, NOW, CheckBudget())
+    assert is_costly(made(Codec.NONE, (b"k", bytes(20_000))), compacted, NOW, CheckBudget())
+    assert not is_costly(made(Codec.NONE, (b"k", bytes(20_000))), rules_of(PLAIN), NOW, CheckBudget())
+    assert not is_costly(made(Codec.NONE, (b"k", b"v")), compacted, NOW, CheckBudget())
+    assert not is_costly(b"short", compacted, NOW, CheckBudget())
+    assert not is_costly(b"x" * 200, compacted, NOW, CheckBudget())  # the append refuses it
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
@@ -129,7 +129,7 @@ def test_records_with_wrong_timestamps_are_named(codec: Codec) -> None:
     records = made(codec, *RECORDS[:4], timestamps=(NOW, NOW + 2 * hour, NOW - 5 * hour, NOW))
     config = TopicConfig(message_timestamp_before_max_ms=hour)
     with pytest.raises(ApiError) as refused:
-        assert is_costly(records, rules_of(config), NOW, CheapLooks())
+        assert is_costly(records, rules_of(config), NOW, CheckBudget())
         checked(records, config)
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
     assert [number for number, _ in refused.value.record_errors] == [1, 2]
@@ -174,19 +174,19 @@ def test_millions_of_empty_records_in_a_few_bytes_are_not_even_counted(cleanup_p
 def test_a_wrong_crc_is_the_appends_to_say() -> None:
     records = bytearray(made(Codec.GZIP, *RECORDS))
     records[-1] ^= 1
-    assert not is_costly(records, rules_of(PLAIN), NOW, CheapLooks())
+    assert not is_costly(records, rules_of(PLAIN), NOW, CheckBudget())
     assert checked(bytes(records)) == bytes(records)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_a_request_has_few_batches_decompressed_on_the_loop(codec: Codec) -> None:
     """A thousand batches of 300 bytes each, which stand for 250 kB, held the loop for half a second."""
-    records, looks = made(codec, (b"k", bytes(250_000))), CheapLooks()
-    costly = [is_costly(records, rules_of(PLAIN), NOW, looks) for _ in range(1000)]
+    records, budget = made(codec, (b"k", bytes(250_000))), CheckBudget()
+    costly = [is_costly(records, rules_of(PLAIN), NOW, budget) for _ in range(1000)]
     assert costly.index(True) <= CHEAP_REQUEST_BYTES // 250_000 + 1
     assert all(costly[costly.index(True) :])
 
 
 def test_a_request_with_hundreds_of_small_batches_stays_on_the_loop() -> None:
-    records, looks = made(Codec.LZ4, (b"k", b"v" * 100)), CheapLooks()
-    assert not any(is_costly(records, rules_of(PLAIN), NOW, looks) for _ in range(500))
+    records, budget = made(Codec.LZ4, (b"k", b"v" * 100)), CheckBudget()
+    assert not any(is_costly(records, rules_of(PLAIN), NOW, budget) for _ in range(500))

@@ -17,7 +17,7 @@ def test_it_is_a_problem_from_nine_tenths_on_until_some_are_free() -> None:
     watch = DescriptorWatch(lambda: (used, 200), RealClock())
     seen: dict[tuple[int, int], list[tuple[str, str]]] = {}
     for used in (0, 179, 180, 200, 171, 170, 169, 179):
-        watch.look()
+        watch.measure()
         seen[used, len(seen)] = [(each.what, each.detail) for each in watch.problems()]
     short = "descriptors.short"
     assert list(seen.values()) == [
@@ -35,10 +35,10 @@ def test_it_is_a_problem_from_nine_tenths_on_until_some_are_free() -> None:
 def test_it_is_since_the_first_time() -> None:
     used = 95
     watch = DescriptorWatch(lambda: (used, 100), RealClock())
-    watch.look()
+    watch.measure()
     (first,) = watch.problems()
     used = 99
-    watch.look()
+    watch.measure()
     (later,) = watch.problems()
     assert later.since_ms == first.since_ms
 
