@@ -170,10 +170,8 @@ class LeaderChoice:
             live = [id_ for id_ in live if id_ in (self._log_ends or {}) or id_ not in self._known.keeps_elr]
         if silent := self._silent(kept, live):
             return self._wait_for(kept, silent)
-        if self._is_unclean and self._log_ends is None and not any(id_ in live for id_ in members(kept)):
-            alive = tuple(id_ for id_ in self._replicas if id_ in live)
-            if len(alive) > 1:
-                return Choice(ask=alive)
+        if self._is_unclean and (choice := self._before_unclean(kept, live)) is not None:
+            return choice
         repaired = self._repair(kept, live, restarted, unclean=self._is_unclean)
         if (
             self._is_unclean_election
@@ -186,6 +184,13 @@ class LeaderChoice:
         # Where nobody else surely has more, the lead stays.
         repaired = self._repaired_as_requested(repaired, [id_ for id_ in live if id_ not in restarted])
         return Choice(repaired, accepts_loss=repaired.leader not in (NO_LEADER, *members(kept)))
+
+    def _before_unclean(self, kept: LeaderAndIsr, live: Collection[BrokerId]) -> Choice | None:
+        """Where no member is alive, the most complete replica is elected: those that are alive are asked, if there are several."""
+        if self._log_ends is not None or any(id_ in live for id_ in members(kept)):
+            return None
+        alive = tuple(id_ for id_ in self._replicas if id_ in live)
+        return Choice(ask=alive) if len(alive) > 1 else None
 
     def _after_doubt(self) -> Choice | None:
         """No replica is left that surely has every committed record; None: none that had them once is alive."""

@@ -113,30 +113,17 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     state, effects = _record_malformed_states(state, event)
     state = restarts.forget_recovered(state, event)
     state = dataclasses.replace(state, later_epochs=vanished.known_by_logs(state, event))
-    decided: dict[TopicPartition, _Decided] = {}
-    asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    everywhere: set[TopicPartition] = set()
-    for partition in sorted(event.states):
-        replicas = state.replicas(partition)
-        if replicas is None:
-            continue  # removed, or being deleted, since the read was decided
-        one = _decide(state, partition, replicas, event)
-        effects += one.notes
-        if one.choice.ask:
-            asking[partition] = one.choice.ask
-            if one.choice.asks_everywhere:
-                everywhere.add(partition)
-        else:
-            decided[partition] = one
-            effects += _skipped(partition, replicas, one, event.purpose)
+    chosen, notes = _decide_all(state, event)
+    decided = {partition: one for partition, one in chosen.items() if not one.choice.ask}
     adopted = {partition: one.found for partition, one in decided.items() if one.found is not None}
     writes = {partition: one.choice.state for partition, one in decided.items() if one.choice.state is not None}
-    effects += _losses(state, adopted)
+    settled = {partition: found for partition, found in adopted.items() if partition not in writes}
+    effects += notes + _losses(state, adopted)
     # A pending change is announced once, when it is durable.
     changes = {
         partition: (state.partitions.get(partition), found)
-        for partition, found in adopted.items()
-        if partition not in writes and state.partitions.get(partition) != found
+        for partition, found in settled.items()
+        if state.partitions.get(partition) != found
     }
     state = dataclasses.replace(
         state,
@@ -151,19 +138,40 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     commands = announce_changes(state, changes, type(event.purpose).__name__) if is_announced else []
     effects += commands
     if isinstance(event.purpose, Advance):
-        settled = {partition: found for partition, found in adopted.items() if partition not in writes}
         effects += advance_on(state, event.purpose, settled)
     elif any(_is_moving(state, partition) for partition in adopted):
         effects.append(AdvanceReassignments())
-    if asking:
+    if len(decided) < len(chosen):
         # The purpose is fulfilled when these are decided, too; nothing else waits for their answers.
         if writes:
             effects.append(WriteStates(writes, Repair(), event.chunk))
-        topic_ids = {partition.topic: state.topics[partition.topic].topic_id for partition in asking}
-        return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk, frozenset(everywhere), topic_ids)]
+        return state, [*effects, _ask_log_ends(state, event, chosen)]
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk)]
     return state, effects + _finished(state, event.purpose, reported=bool(commands))
+
+
+def _decide_all(state: ControllerState, event: StatesRead) -> tuple[dict[TopicPartition, _Decided], list[Effect]]:
+    """What is decided about each partition, or who is asked first; and what is to be noted about it."""
+    chosen: dict[TopicPartition, _Decided] = {}
+    notes: list[Effect] = []
+    for partition in sorted(event.states):
+        replicas = state.replicas(partition)
+        if replicas is None:
+            continue  # removed, or being deleted, since the read was decided
+        one = chosen[partition] = _decide(state, partition, replicas, event)
+        notes += one.notes
+        if not one.choice.ask:
+            notes += _skipped(partition, replicas, one, event.purpose)
+    return chosen, notes
+
+
+def _ask_log_ends(state: ControllerState, event: StatesRead, chosen: Mapping[TopicPartition, _Decided]) -> AskLogEnds:
+    """Of the partitions about which the state znode does not say enough."""
+    asking = {partition: one.choice.ask for partition, one in chosen.items() if one.choice.ask}
+    everywhere = frozenset(partition for partition in asking if chosen[partition].choice.asks_everywhere)
+    topic_ids = {partition.topic: state.topics[partition.topic].topic_id for partition in asking}
+    return AskLogEnds(asking, event.purpose, event.chunk, everywhere, topic_ids)
 
 
 def with_unknown_epochs(state: ControllerState, states: Mapping[TopicPartition, LeaderAndIsr | None]) -> list[str]:
