@@ -233,29 +233,8 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
     nodes = source.choice((3, 3, 3, 4, 5))
     flush = source.random() < 0.4
     session_ms = source.choice((1_500, 3_000, 6_000))
-    lag_ms = session_ms + source.choice((500, 2_000, 6_000))
-    settings: dict[str, int | str] = {
-        "zookeeper.session.timeout.ms": session_ms,
-        "replica.lag.time.max.ms": lag_ms,
-        "replica.fetch.wait.max.ms": source.choice((50, 200, 500)),
-        "replica.fetch.backoff.ms": source.choice((100, 500)),
-        "replica.fetch.max.bytes": source.choice((2_000, 50_000, 1_048_576)),
-        "replica.socket.timeout.ms": source.choice((2_000, 5_000)),
-        "replica.high.watermark.checkpoint.interval.ms": source.choice((500, 5_000)),
-        "log.flush.offset.checkpoint.interval.ms": source.choice((1_000, 10_000)),
-        "num.replica.fetchers": source.choice((1, 1, 2)),
-        "controller.socket.timeout.ms": source.choice((2_000, 5_000)),
-        "controlled.shutdown.max.wait.ms": source.choice((500, 3_000)),
-    }
-    topic_settings = {
-        "min.insync.replicas": "2",
-        "segment.bytes": str(source.choice((4_096, 32_768, 1_048_576))),
-        "index.interval.bytes": str(source.choice((256, 4_096))),
-        "log.flush.before.ack": "true" if flush else "false",
-        "file.delete.delay.ms": "1000",
-    }
-    if not flush and source.random() < 0.3:
-        topic_settings["flush.ms"] = "1000"
+    settings = _node_settings(source, session_ms)
+    topic_settings = _topic_settings(source, flush=flush)
     topics = {f"topic{number}": source.randint(1, 3) for number in range(1, source.choice((2, 2, 3)))}
     slow = source.random() < 0.2
     link = Link(
@@ -338,6 +317,36 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         rolls=random.Random(f"{seed}/rolls").random() < 0.3,
         life_s=random.Random(f"{seed}/lives").choice((0.0, 0.0, 0.5, 2.0)),
     )
+
+
+def _node_settings(source: random.Random, session_ms: int) -> dict[str, int | str]:
+    lag_ms = session_ms + source.choice((500, 2_000, 6_000))
+    return {
+        "zookeeper.session.timeout.ms": session_ms,
+        "replica.lag.time.max.ms": lag_ms,
+        "replica.fetch.wait.max.ms": source.choice((50, 200, 500)),
+        "replica.fetch.backoff.ms": source.choice((100, 500)),
+        "replica.fetch.max.bytes": source.choice((2_000, 50_000, 1_048_576)),
+        "replica.socket.timeout.ms": source.choice((2_000, 5_000)),
+        "replica.high.watermark.checkpoint.interval.ms": source.choice((500, 5_000)),
+        "log.flush.offset.checkpoint.interval.ms": source.choice((1_000, 10_000)),
+        "num.replica.fetchers": source.choice((1, 1, 2)),
+        "controller.socket.timeout.ms": source.choice((2_000, 5_000)),
+        "controlled.shutdown.max.wait.ms": source.choice((500, 3_000)),
+    }
+
+
+def _topic_settings(source: random.Random, *, flush: bool) -> dict[str, str]:
+    settings = {
+        "min.insync.replicas": "2",
+        "segment.bytes": str(source.choice((4_096, 32_768, 1_048_576))),
+        "index.interval.bytes": str(source.choice((256, 4_096))),
+        "log.flush.before.ack": "true" if flush else "false",
+        "file.delete.delay.ms": "1000",
+    }
+    if not flush and source.random() < 0.3:
+        settings["flush.ms"] = "1000"
+    return settings
 
 
 def _draw_hangs(seed: int, nodes: int, time_s: float, session_s: float) -> tuple[Fault, ...]:

@@ -137,17 +137,12 @@ class StagedFaults:
 
     async def _restored(self, name: str, fault: Fault, undo: ExitStack) -> None:
         simulation, world = self._simulation, self._world
-        numbers = [node.broker_id for node in simulation.nodes.values()]
         everywhere = [(topic, number) for topic, count in simulation.plan.topics.items() for number in range(count)]
         assigned = {each: simulation.assigned(each) for each in everywhere}
-        others = {each: tuple(n for n in numbers if n not in assigned[each]) for each in everywhere}
-        # Where there are too few others, some replicas stay.
-        targets = {each: (*others[each], *assigned[each])[: len(assigned[each])] for each in everywhere if others[each]}
+        targets = {each: to for each, now in assigned.items() if (to := self._others_first(now)) != now}
         # Some of those with the records have first started after the copy.
-        late = {paths.broker_starts([n for n in to if n in others[each]][-1]) for each, to in targets.items()}
-        copied = [
-            each for each in world.zookeeper.tree.persistent() if each[0].startswith(_RESTORED) and each[0] not in late
-        ]
+        late = {paths.broker_starts([n for n in to if n not in assigned[each]][-1]) for each, to in targets.items()}
+        copied = [(path, data) for path, data in self._restorable() if path not in late]
         self._reassign(targets)
         await self._within(lambda: all(self._is_at(partition, to) for partition, to in targets.items()))
         await asyncio.sleep(fault.for_s)
@@ -157,9 +152,8 @@ class StagedFaults:
             await self._more.take_down(host, is_clean=round(fault.at_s * 1_000) % 2 == 0)
             world.zookeeper.expire(host)
         self._applied(fault, "all")
-        zookeeper = world.zookeeper
-        present = [path for path, _ in zookeeper.tree.persistent() if path.startswith(_RESTORED)]
-        zookeeper.poke(*map(Delete, reversed(present)), *(Create(path, data) for path, data in copied))
+        present = [path for path, _ in self._restorable()]
+        world.zookeeper.poke(*map(Delete, reversed(present)), *(Create(path, data) for path, data in copied))
         holders = {number for to in targets.values() for number in to}
         for node in simulation.nodes.values():
             if node.broker_id not in holders:
@@ -172,6 +166,14 @@ class StagedFaults:
         await self._within(lambda: all(node.ready for node in simulation.nodes.values()))
         self._reassign(targets)  # as `admin health` says
         await self._within(lambda: all(self._is_at(partition, to) for partition, to in targets.items()))
+
+    def _others_first(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        """As many nodes, and of these replicas only where there are too few others."""
+        others = [node.broker_id for node in self._simulation.nodes.values() if node.broker_id not in replicas]
+        return (*others, *replicas)[: len(replicas)]
+
+    def _restorable(self) -> list[tuple[str, bytes]]:
+        return [each for each in self._world.zookeeper.tree.persistent() if each[0].startswith(_RESTORED)]
 
     def _reassign(self, targets: Mapping[Partition, tuple[int, ...]]) -> None:
         wanted = tuple(WantedReassignment(*each, tuple(map(BrokerId, to)), 0) for each, to in targets.items())
