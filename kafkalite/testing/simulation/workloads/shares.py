@@ -77,7 +77,7 @@ class ShareMemberWorkload:
         while True:
             client = SimKafkaClient(self._plan, env)
             try:
-                await _Life(self, client, env).run()
+                await _RunningMember(self, client, env).run()
             except (Unanswered, Refused):
                 pass  # then as a program that ends with an error
             finally:
@@ -108,7 +108,7 @@ class ShareMemberWorkload:
                 self._history.doubt(partition, offset, is_rejected=kind == _REJECT)
 
 
-class _Life:
+class _RunningMember:
     """One member, until it ends."""
 
     def __init__(self, workload: ShareMemberWorkload, client: SimKafkaClient, env: Env) -> None:
