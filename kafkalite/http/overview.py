@@ -93,7 +93,7 @@ class Overview:
         """One page."""
         cache = self._host.metadata
         if min(request.offset, request.limit, request.topics_offset, request.topics_limit) < 0:
-            return self._response(ErrorCode.INVALID_REQUEST, "a page begins at 0 and has at least no rows")
+            return self._response(ErrorCode.INVALID_REQUEST, "a page cannot have a negative offset or limit")
         async with self._gathering:
             await self._gather()
         live = frozenset(cache.broker_epochs)

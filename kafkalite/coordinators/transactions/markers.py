@@ -135,7 +135,7 @@ class MarkerChannel(NodeChannel[Marker, Errors]):
         version = _VERSION_OF_TV2 if any(marker.transaction_version for marker in questions) else _VERSION
         response = await self._connection.ask(_request(questions), version)
         if len(response.markers) != len(questions):
-            raise WireError("an answer to other markers")
+            raise WireError("the response has other markers than the request")
         return [
             {
                 # A code that this version does not know, of a newer node, is no reason to give the other partitions up.
