@@ -205,13 +205,30 @@ async def test_a_refusal_fails_its_records_and_later_ones_go_on() -> None:
         assert cluster.log("t").values() == expected(20)
 
 
-async def test_the_delivery_timeout_decides_the_end_and_order_holds_after_it() -> None:
+class ClockAhead:
+    """A loop whose clock the test moves ahead."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.ahead_s = 0.0
+        self._loop = loop
+        self.create_future = loop.create_future
+
+    def time(self) -> float:
+        return self._loop.time() + self.ahead_s
+
+
+async def test_the_delivery_timeout_decides_the_end_and_order_holds_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
-        async with Producer(client, delivery_timeout_ms=150) as producer:
+        async with Producer(client, delivery_timeout_ms=1_000_000, request_timeout_ms=2_000_000) as producer:
+            clock = ClockAhead(asyncio.get_running_loop())
+            monkeypatch.setattr(producer, "_loop", clock)
             await send_all(producer, "t", 5)
             cluster.errors.extend([E.NOT_ENOUGH_REPLICAS] * 1000)
             late = await producer.send("t", None, b"late", partition=0)
+            while len(cluster.errors) > 998:  # it is tried again: the first refusal has arrived
+                await asyncio.sleep(0.01)
+            clock.ahead_s = 1_000
             with pytest.raises(ApiError, match="NOT_ENOUGH_REPLICAS") as failure:
                 await late
             assert failure.value.code is E.REQUEST_TIMED_OUT
@@ -331,7 +348,7 @@ async def test_a_topic_that_is_deleted_while_a_send_waits_for_room_is_refused() 
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
         cluster.create("u", 3)
-        async with Producer(client, buffer_bytes=10, max_block_ms=200, linger_ms=60_000) as producer:
+        async with Producer(client, buffer_bytes=10, linger_ms=60_000) as producer:
             for topic in ("t", "u"):
                 await client.known_topic(topic)
             await producer.send("t", None, bytes(100))
@@ -339,6 +356,7 @@ async def test_a_topic_that_is_deleted_while_a_send_waits_for_room_is_refused() 
             await asyncio.sleep(0)
             await client.delete_topics(["u"])
             await client.metadata(["u"])
+            producer._max_block_s = 1.0  # for its last look at the topic, not for the room
             await producer.flush()
             with pytest.raises(ApiError, match="there is no topic 'u'"):
                 await waiting
