@@ -112,7 +112,7 @@ async def test_whose_credentials_are_deleted_is_sent_away(cluster: SecuredCluste
         )
         await loop.run_in_executor(None, wait_until, lambda: all(each.closed for each in connections), "alice is gone")
         with pytest.raises(ApiError) as refused:
-            await alice.metadata(["t"], timeout_s=10)
+            await alice.metadata(["t"], timeout_s=30)
         assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
         assert (await admin.metadata(["t"], timeout_s=30)).topics
     assert "the credential of User:alice was changed or deleted" in cluster.logs()

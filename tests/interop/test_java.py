@@ -235,7 +235,7 @@ async def test_a_reassignment_under_way_is_listed_and_cancelled(
     named = ("--reassignment-json-file", str(plan))
     assert "is still in progress" in await tool(reassign, *boot, "--verify", *named)
     assert "Successfully cancelled partition reassignment for: t-0" in await tool(reassign, *boot, "--cancel", *named)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while "No partition reassignments found." not in await tool(reassign, *boot, "--list"):
             pass
     described = await tool("TopicCommand", *boot, "--describe", "--topic", "t")

@@ -43,13 +43,13 @@ async def main():
         await producer.stop()
     total = PER_CODEC * len(CODECS)
     members = [await consumer()]
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(150):
         got = [await members[0].getone() for _ in range(total)]
     seen["consumed"] = len(got)
     seen["headers"] = sorted({dict(record.headers)["codec"].decode() for record in got})
     await members[0].commit()
     members += [await consumer(), await consumer()]
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(150):
         while sorted(len(member.assignment()) for member in members) != [1, 1, 1]:
             await asyncio.sleep(0.1)
     seen["assigned"] = sorted(p.partition for member in members for p in member.assignment())
@@ -65,7 +65,7 @@ async def main():
         await (producer.commit_transaction() if commits else producer.abort_transaction())
     await producer.stop()
     reader = await consumer("aiokafka-txn", isolation_level="read_committed")
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(150):
         seen["committed"] = [(await reader.getone()).value.decode() for _ in range(2)]
     await reader.stop()
     seen["topics"] = sorted(name for name in await admin.list_topics() if not name.startswith("__"))

@@ -132,15 +132,15 @@ async def test_the_blocking_client_too(make: Any, mechanism: str) -> None:
     right, wrong = security(mechanism=mechanism).open(), security("x", mechanism).open()
 
     def work() -> None:
-        connection = BlockingConnection(endpoint, "test", 5.0, right)
+        connection = BlockingConnection(endpoint, "test", 60.0, right)
         assert connection._session is not None
         connection._session.renew_at = 0.0
-        connection.renew(time.monotonic() + 5)
+        connection.renew(time.monotonic() + 60)
         assert connection._session.renew_at > 0
-        assert connection.call(metadata_request(()), time.monotonic() + 5).brokers
+        assert connection.call(metadata_request(()), time.monotonic() + 60).brokers
         connection.close()
         with pytest.raises(ApiError) as refused:
-            BlockingConnection(endpoint, "test", 5.0, wrong)
+            BlockingConnection(endpoint, "test", 60.0, wrong)
         assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
     await in_thread(work)

@@ -15,7 +15,7 @@ from kafkalite.env.disk_threads import Workers
 from kafkalite.env.real_disk import RealDisk
 from tests.support.threads import no_thread
 
-_DEADLINE_S = 20
+_DEADLINE_S = 150
 
 
 @pytest.fixture

@@ -248,7 +248,7 @@ async def _coordinator(client: FrameClient, group: str) -> int:
 
 async def _committed(client: FrameClient) -> dict[str, int]:
     request = wire.OffsetFetchRequest
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while True:
             answer = await client.ask(request(groups=[request.OffsetFetchRequestGroup("g", topics=None)]), 8)
             (group,) = answer.groups
