@@ -1,4 +1,4 @@
-"""Orders that are wrong: one line that says why, exit code 2, and nothing is changed. Against running nodes."""
+"""Orders that are wrong: one line that says why, exit code 2, and nothing is changed. And a ZooKeeper that restarts. Against running nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import QUICK, Outcome, create_topic, eye, kafkalite, wait_until
+from tests.cluster.running import QUICK, Load, Outcome, create_topic, eye, kafkalite, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -22,7 +22,9 @@ GOOD = {"topic": "t", "partition": 1, "replicas": [3, 1]}
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     """Three nodes, and a topic t with two partitions of two replicas."""
-    with ProcessCluster(tmp_path_factory.mktemp("bad-plans"), settings=QUICK) as made:
+    # No session may end here, however long a JVM takes to start, and nothing waits for the end of one.
+    settings = QUICK | {"zookeeper.session.timeout.ms": 60_000, "replica.lag.time.max.ms": 90_000}
+    with ProcessCluster(tmp_path_factory.mktemp("bad-plans"), settings=settings) as made:
         asyncio.run(create_topic(made, "t", assignment={0: (1, 2), 1: (2, 3)}))
         yield made
 
@@ -120,6 +122,25 @@ def test_a_bad_plan(cluster: ProcessCluster, tmp_path: Path, text: str, says: st
 )
 def test_a_bad_command(cluster: ProcessCluster, arguments: tuple[str, ...], says: str) -> None:
     assert says in refused(cluster, *arguments)
+
+
+async def test_a_restart_of_zookeeper_is_not_noticed_by_producers(cluster: ProcessCluster) -> None:
+    await create_topic(cluster, "zk-restart", min_insync_replicas="2")
+    with eye(cluster.zookeeper_connect) as before:
+        epochs = {n: before.stat(f"/brokers/ids/{n}").czxid for n in cluster.nodes}
+        elections = before.text("/controller_epoch")
+    async with Load(cluster, "zk-restart") as load:
+        await load.more()
+        assert cluster.zookeeper is not None
+        cluster.zookeeper.kill()
+        await load.more()  # nobody needs it to write
+        await asyncio.to_thread(cluster.start_zookeeper)
+        await load.more()
+        await create_topic(cluster, "zk-after")
+    await load.check_exactly_once()
+    with eye(cluster.zookeeper_connect) as after:
+        assert {n: after.stat(f"/brokers/ids/{n}").czxid for n in cluster.nodes} == epochs
+        assert after.text("/controller_epoch") == elections
 
 
 def test_a_second_order(cluster: ProcessCluster, tmp_path: Path) -> None:

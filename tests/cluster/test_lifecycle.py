@@ -258,28 +258,6 @@ async def test_two_nodes_of_three_may_die_one_after_the_other(cluster: ProcessCl
     await alone.check_exactly_once()
 
 
-# --- ZooKeeper ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_restart_of_zookeeper_is_not_noticed_by_producers(cluster: ProcessCluster) -> None:
-    await create_topic(cluster, "zk-restart", min_insync_replicas="2")
-    with eye(cluster.zookeeper_connect) as before:
-        epochs = {n: before.stat(f"/brokers/ids/{n}").czxid for n in cluster.nodes}
-        elections = before.text("/controller_epoch")
-    async with Load(cluster, "zk-restart") as load:
-        await load.more()
-        assert cluster.zookeeper is not None
-        cluster.zookeeper.kill()
-        await load.more()  # nobody needs it to write
-        await asyncio.to_thread(cluster.start_zookeeper)
-        await load.more()
-        await create_topic(cluster, "zk-after")
-    await load.check_exactly_once()
-    with eye(cluster.zookeeper_connect) as after:
-        assert {n: after.stat(f"/brokers/ids/{n}").czxid for n in cluster.nodes} == epochs
-        assert after.text("/controller_epoch") == elections
-
-
 # --- stops and starts --------------------------------------------------------------------------------------------
 
 
