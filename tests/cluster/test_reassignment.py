@@ -95,13 +95,10 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
         )
         assert json.loads(planned.stdout)["replicas_to_copy"] == 3 * PARTITIONS
         began = time.monotonic()
-
-        async def load() -> None:
-            await produce(cluster, tally, after(12), rate=500)
+        enough = asyncio.Event()
 
         async def move() -> float:
-            while len(tally.acked) < 200:  # the load is on
-                await asyncio.sleep(0.01)
+            await acked(tally, 200)  # the load is on
             await asyncio.to_thread(
                 kafkalite, cluster, "reassign", "execute", str(plan),
                 "--max-replicas", "1", "--max-partitions", "4", "--max-leader-movements", "2",
@@ -122,10 +119,12 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
             async with asyncio.timeout(150):
                 while await asyncio.to_thread(trace.is_ordered):
                     await asyncio.sleep(0.1)
-            return time.monotonic() - began
+            seconds = time.monotonic() - began
+            await acked(tally, 1_001, enough)
+            return seconds
 
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(load())
+            tasks.create_task(produce(cluster, tally, enough, rate=500))
             moving = tasks.create_task(move())
         await wait_in_sync(cluster, TOPIC, 3)
         left = await asyncio.to_thread(kafkalite, cluster, "config", "get", "--cluster", "--json")
@@ -156,11 +155,12 @@ def check_limits(seen: list[topic_znodes.TopicZnode]) -> None:
             assert len(replicas) <= 4 + 1
 
 
-def after(seconds: float) -> asyncio.Event:
-    """Set after so long: the end of a load."""
-    enough = asyncio.Event()
-    asyncio.get_running_loop().call_later(seconds, enough.set)
-    return enough
+async def acked(tally: Tally, count: int, enough: asyncio.Event | None = None) -> None:
+    """Return when that number of records is acknowledged, and end the load then."""
+    while len(tally.acked) < count:
+        await asyncio.sleep(0.01)
+    if enough is not None:
+        enough.set()
 
 
 async def wait_until_gone(directory: Path) -> None:
@@ -220,7 +220,10 @@ async def test_every_verb(tmp_path: Path) -> None:
 
         # a throttled move, its progress, its cancellation, and again without a throttle
         tally = Tally()
-        await produce(cluster, tally, after(1), rate=3000)
+        enough = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(produce(cluster, tally, enough, rate=3_000))
+            tasks.create_task(acked(tally, 3_000, enough))
         plan = tmp_path / "plan.json"
         made = await run("reassign", "plan", "--drain-broker", "2", "-o", str(plan))
         assert made["replicas_to_copy"] == 2 and made["bytes_to_copy"] > 0
