@@ -74,6 +74,10 @@ BAD_INPUT = frozenset(
         ErrorCode.RESOURCE_NOT_FOUND,
         ErrorCode.LOG_DIR_NOT_FOUND,
         ErrorCode.SECURITY_DISABLED,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+        ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+        ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
     }
 )
 

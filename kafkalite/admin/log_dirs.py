@@ -126,7 +126,10 @@ class LogDirAdmin:
         """Remove a directory that was set aside, or let it be the log of an offline replica again."""
         stray = next((each for each in self._logs.removals.strays() if each.path == request.path), None)
         if stray is None:
-            return AlterStrayResponse(ErrorCode.INVALID_REQUEST, f"{request.path} was not set aside by this node")
+            return AlterStrayResponse(
+                ErrorCode.INVALID_REQUEST,
+                f"{request.path} was not set aside by this node: `kafkalite admin disk strays list` shows what was",
+            )
         if request.action == "remove":
             self._logs.removals.remove_stray(stray)
             return AlterStrayResponse(ErrorCode.NONE)

@@ -141,9 +141,7 @@ class DiskMoves:
             ApiError: LOG_DIR_NOT_FOUND; REPLICA_NOT_AVAILABLE, no such replica here; KAFKA_STORAGE_ERROR, the replica
                 or the directory is offline, or there is no room.
         """
-        log_dir = self._pool.dirs.get(directory)
-        if log_dir is None:
-            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs")
+        log_dir = self._pool.named(directory)
         source = self._pool.logs.get(topic_partition)
         if source is None:
             raise api_error(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} has no replica on this broker")

@@ -266,10 +266,7 @@ class Opening:
         Raises:
             ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
         """
-        before = self._pool.dirs.get(directory)
-        if before is None:
-            known = ", ".join(sorted(self._pool.dirs))
-            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs, which are {known}")
+        before = self._pool.named(directory)
         if before.online:
             await self._reopening.check(before, is_requested=True)
             return before.log_count

@@ -9,7 +9,7 @@ from kafkalite.config import cordoned_among
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import StorageError
+from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log.compaction_turn import CompactionTurn
 from kafkalite.log.host import LogHost
 from kafkalite.log.log_dir import FailedLog, LogDir
@@ -68,6 +68,13 @@ class LogPool:
         #: Both are set before anything happens (`LogManager`).
         self.events: PoolEvents
         self.host: LogHost
+
+    def named(self, directory: str) -> LogDir:
+        """Raises ApiError LOG_DIR_NOT_FOUND."""
+        if directory not in self.dirs:
+            known = ", ".join(sorted(self.dirs))
+            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs, which are {known}")
+        return self.dirs[directory]
 
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs.values() if log_dir.online]

@@ -16,7 +16,7 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.broker import COLUMNS, balance_of, broker_rows
 from kafkalite_cli.admin.move_progress import watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, request_moves
-from kafkalite_cli.admin.refusals import refuse_forbidden
+from kafkalite_cli.admin.refusals import known_partitions, refuse_forbidden
 from kafkalite_cli.output import (
     Invocation,
     Output,
@@ -189,18 +189,21 @@ async def why(cli: Invocation, partition: str | None) -> None:
       kafkalite admin balance why
       kafkalite admin balance why flights-3
     """
-    subject = _SUBJECT if partition is None else str(parse_partition(partition))
+    key = None if partition is None else parse_partition(partition)
+    subject = _SUBJECT if key is None else str(key)
 
     async with cli.connect() as client:
         answers = await client.every_node(HistoryRequest((subject,)), timeout_s=cli.timeout_s)
-    refuse_forbidden(answers.values())
-    found = sorted(
-        (event.at_ms, node, event.what.rpartition(".")[2], event.detail)
-        for node, answer in answers.items()
-        if isinstance(answer, HistoryResponse)
-        for event in answer.events
-        if event.what.startswith(_EVENTS)
-    )
+        refuse_forbidden(answers.values())
+        found = sorted(
+            (event.at_ms, node, event.what.rpartition(".")[2], event.detail)
+            for node, answer in answers.items()
+            if isinstance(answer, HistoryResponse)
+            for event in answer.events
+            if event.what.startswith(_EVENTS)
+        )
+        if key is not None and not found:  # of a topic that is deleted, something may be remembered
+            await known_partitions(client, [key], cli.timeout_s)
     out = cli.out
     if out.as_json:
         names = ("at_ms", "broker_id", "goal", "detail")

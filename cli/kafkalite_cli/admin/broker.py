@@ -22,6 +22,7 @@ from kafkalite.model import BrokerId, Replicas, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration, named, watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves_in_progress, request_moves
+from kafkalite_cli.admin.refusals import refuse_unknown_broker
 from kafkalite_cli.output import (
     Invocation,
     Output,
@@ -142,6 +143,8 @@ async def uncordon(cli: Invocation, brokers: tuple[int, ...]) -> None:
 
 async def _set_states(cli: Invocation, brokers: tuple[int, ...], state: str) -> None:
     async with cli.connect() as client:
+        for each in brokers:
+            await refuse_unknown_broker(client, each, cli.timeout_s)
         for each in dict.fromkeys(brokers):
             await set_state(client, BrokerId(each), state, cli.timeout_s)
             cli.out.value({"broker_id": each, "state": state}, f"broker {each} is {state}")
@@ -218,6 +221,7 @@ def decommission(cli: Invocation, broker_id: int, *, cancel: bool, no_watch: boo
 
     async def work() -> None:
         async with cli.connect() as client:
+            await refuse_unknown_broker(client, target, cli.timeout_s)
             await set_state(client, target, DRAINING, cli.timeout_s)
             if no_watch:
                 text = f"broker {target} is being drained; `kafkalite admin broker decommission {target}` shows the progress"
@@ -282,6 +286,7 @@ async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float)
 async def _cancel(cli: Invocation, target: BrokerId) -> None:
     """May be repeated: the broker stays cordoned until all moves are called off."""
     async with cli.connect() as client:
+        await refuse_unknown_broker(client, target, cli.timeout_s)
         if await read_state(client, target, cli.timeout_s) not in (DRAINING, CORDONED):
             going = len(await _leaving(client, target, cli.timeout_s))
             hint = f"; moves away from it: {going} (`kafkalite admin reassign cancel` ends them)" if going else ""
@@ -355,6 +360,7 @@ def replace(
                 reason = f"broker {gone} is alive: `kafkalite admin broker decommission {gone}` moves its replicas away"
                 raise api_error(ErrorCode.INVALID_REQUEST, reason)
             if fresh not in racks:
+                await refuse_unknown_broker(client, fresh, cli.timeout_s)
                 raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {fresh} is not alive")
             moves = await moves_in_progress(client, cli.timeout_s)
             begun = [each for each in moves if gone in each.origin and fresh in each.target]

@@ -9,6 +9,7 @@ import click
 
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
@@ -23,8 +24,9 @@ from kafkalite.extension.messages.disks import (
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.node_answers import answer_of, disks_of, entries_of, report_unreachable
+from kafkalite_cli.admin.refusals import known_partitions, refuse_unknown_broker
 from kafkalite_cli.admin.strays import strays
-from kafkalite_cli.output import Invocation, client_options, size_text
+from kafkalite_cli.output import Invocation, client_options, ids_text, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
 
 #: How often `disk move --watch` asks.
@@ -117,6 +119,11 @@ async def move(
     key = parse_partition(partition)
     out = cli.out
     async with cli.connect() as client:
+        replicas = (await known_partitions(client, [key], cli.timeout_s))[key].replicas
+        if broker not in replicas:
+            await refuse_unknown_broker(client, broker, cli.timeout_s)
+            reason = f"{key} has no replica on broker {broker}: its replicas are on {ids_text(replicas)}"
+            raise api_error(ErrorCode.INVALID_REQUEST, reason)
         order = MoveReplicasRequest((RequestedDiskMove(*key, directory, throttle or 0),))
         answer = await answer_of(client, broker, order, MoveReplicasResponse, cli.timeout_s)
         refuse(answer.results[0].error, answer.results[0].message)

@@ -13,6 +13,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
+from kafkalite_cli.admin.refusals import known_partitions
 from kafkalite_cli.output import Invocation, client_options, confirm, group_options
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition, parse_time_ms
 from kafkalite_cli.visible import visible
@@ -274,6 +275,8 @@ async def get(cli: Invocation, group: str, partitions: tuple[str, ...]) -> None:
 
     async with cli.connect() as client:
         _, reported = await _existing(Groups(client, timeout_s=cli.timeout_s), group)
+        committed = {TopicPartition(each.topic, each.partition) for each in reported.offsets}
+        await known_partitions(client, {*wanted} - committed, cli.timeout_s)
     rows = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
     out = cli.out
     if out.as_json:
@@ -307,6 +310,7 @@ async def set_(cli: Invocation, group: str, pairs: tuple[str, ...]) -> None:
             gone.append(parse_partition(name))
 
     async with cli.connect() as client:
+        await known_partitions(client, [*wanted, *gone], cli.timeout_s)
         await Groups(client, timeout_s=cli.timeout_s).commit(group, wanted, deletions=gone)
     reported = {str(key): offset for key, offset in sorted(wanted.items())}
     text = ", ".join([f"{key} at {offset}" for key, offset in reported.items()] + [f"{key} forgotten" for key in gone])

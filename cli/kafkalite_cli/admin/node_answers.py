@@ -12,7 +12,7 @@ from kafkalite.client.exchange import Request
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
 from kafkalite.model import BrokerId
-from kafkalite_cli.admin.refusals import refuse_forbidden
+from kafkalite_cli.admin.refusals import refuse_forbidden, refuse_unknown_broker
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -22,6 +22,7 @@ async def answer_of(client: AsyncClient, broker: int, request: Request, response
     """One node's response. Raises KafkaliteError."""
     answer = await client.ask_node(BrokerId(broker), request, timeout_s=timeout_s)
     if isinstance(answer, KafkaliteError):
+        await refuse_unknown_broker(client, broker, timeout_s)
         raise answer
     assert isinstance(answer, response)
     return answer
@@ -61,6 +62,8 @@ async def disks_of(
     if broker is not None:
         answers = {node: answer for node, answer in answers.items() if node == broker}
     if not answers:
+        if broker is not None:
+            await refuse_unknown_broker(client, broker, timeout_s)
         reason = "no live broker" if broker is None else f"broker {broker} is not alive"
         raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
     return answers

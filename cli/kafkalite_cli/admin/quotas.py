@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kafkalite.client.admin.quotas import alter_quotas, describe_quotas
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, parse_limit
 from kafkalite_cli.output import Invocation, client_options, group_options
 from kafkalite_cli.parameters import with_options
@@ -138,6 +139,11 @@ async def _change(cli: Invocation, entity: Entity, limits: dict[str, str], delet
     changes: dict[str, float | None] = {key: parse_limit(key, text) for key, text in limits.items()}
     changes |= dict.fromkeys(deletions)
     async with cli.connect() as client:
+        # As with `config delete`: what is not set is most likely misspelt. The nodes may resolve the name of an address.
+        if deletions and entity.ip is None:
+            own = dict(await describe_quotas(client, timeout_s=cli.timeout_s)).get(entity, {})
+            if unset := sorted({*deletions} - own.keys()):
+                raise api_error(ErrorCode.INVALID_CONFIG, f"{unset[0]}: it is not set; nothing was changed")
         await alter_quotas(client, entity, changes, timeout_s=cli.timeout_s)
     reported = {"user": entity.user, "client_id": entity.client_id, "ip": entity.ip}
     cli.out.value({**reported, "set": limits, "deleted": list(deletions)}, "done")

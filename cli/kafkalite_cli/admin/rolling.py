@@ -13,6 +13,7 @@ from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, is_under_replicated
 from kafkalite.protocol import wire
+from kafkalite_cli.admin.refusals import refuse_unknown_broker
 from kafkalite_cli.output import Invocation, Output, client_options, run_async, run_watch
 from kafkalite_cli.parameters import Real, parse_brokers
 
@@ -92,6 +93,7 @@ async def _steps(
     order = chosen or tuple(sorted(alive, key=lambda broker: (broker == cluster.controller_id, broker)))
     gone = [each for each in order if each not in alive]
     if gone:
+        await refuse_unknown_broker(client, gone[0], timeout_s)
         raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {gone[0]} is not alive")
     text = command or "systemctl restart kafkalite"
     return [

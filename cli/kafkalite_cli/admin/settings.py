@@ -13,6 +13,7 @@ from kafkalite.config import ALIASES, BROKER_KEYS, LIMIT_KEYS, TOPIC_KEYS, is_dy
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId
 from kafkalite.wording import number_of
+from kafkalite_cli.admin.refusals import refuse_unknown_broker
 from kafkalite_cli.hints import closest
 from kafkalite_cli.output import Invocation, client_options, group_options
 from kafkalite_cli.parameters import Whole
@@ -83,6 +84,8 @@ async def get(
 
     async with cli.connect() as client:
         found = await describe_configs(client, resource, timeout_s=cli.timeout_s)
+        if broker is not None and found.in_force is None and not found.own:
+            await refuse_unknown_broker(client, broker, cli.timeout_s)
     in_force: dict[str, Setting] = {}
     if is_all or (keys and not is_cluster):
         if found.in_force is None:

@@ -10,7 +10,7 @@ from kafkalite.client.admin.hanging_transactions import STATES, TransactionAdmin
 from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import ProducerId
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.admin.refusals import raise_for_topic
+from kafkalite_cli.admin.refusals import known_partitions, raise_for_topic
 from kafkalite_cli.output import Invocation, client_options, group_options
 from kafkalite_cli.parameters import MAX_LONG, Real, Whole, parse_partition
 
@@ -184,6 +184,7 @@ async def abort(
         raise click.UsageError("give either --start-offset, or --producer-id and --producer-epoch")
 
     async with cli.connect() as client:
+        await known_partitions(client, [key], cli.timeout_s)
         ended = await TransactionAdmin(client, timeout_s=cli.timeout_s).abort(
             key,
             start_offset=start_offset,

@@ -6,7 +6,7 @@ from kafkalite.errors import ErrorCode, api_error, error_code
 
 #: For responses that Kafka gives no message.
 _WORDS = {
-    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "tokens are for users that have logged in with SASL, and not with a token",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "tokens need an authenticated listener: log in as a user (SASL, or a client certificate), and not with a token",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the brokers have no delegation.token.secret.key",
 }
 

@@ -245,7 +245,7 @@ async def share_group(client: AsyncClient, group: str, topic: str) -> None:
     request = wire.AlterShareGroupOffsetsRequest
     part = request.AlterShareGroupOffsetsRequestPartition(0, 1)
     message = request(group, [request.AlterShareGroupOffsetsRequestTopic(topic, [part])])
-    await client.call_coordinator(0, group, message, lambda each: (each.error_code, each.error_message), timeout_s=10)
+    await client.call_coordinator(0, group, message, lambda each: (each.error_code, each.error_message), timeout_s=60)
 
 
 async def test_quotas_of_addresses_and_share_groups(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ async def test_a_restore_that_failed_at_its_end_is_repeated(
         async def run_restore() -> Restored:
             manifest, state = finished_manifest(tmp_path), RestoreState(tmp_path / "state.json")
             wishes = Wishes("x.", quotas=True)
-            return await Restore(client, tmp_path, manifest, wishes, state, timeout_s=10).run(
+            return await Restore(client, tmp_path, manifest, wishes, state, timeout_s=60).run(
                 limit=None, parallel=1, is_shown=False
             )
 
@@ -291,7 +291,7 @@ async def test_a_restore_that_failed_at_its_end_is_repeated(
                 await run_restore()
         key = TopicPartition("x.t", 0)
         if "deleted by" in event:
-            await delete_before(client, {key: 4}, {key: 1}, 10)
+            await delete_before(client, {key: 4}, {key: 1}, 60)
         else:
             await client.delete_topics(["x.t"])
         restored = await run_restore()
@@ -355,7 +355,7 @@ async def test_fewer_replicas_are_said_by_each_run(tmp_path: Path, monkeypatch: 
 
         async def run_restore() -> Restored:
             state = RestoreState(tmp_path / "state.json")
-            run = Restore(client, tmp_path / "b", manifest, Wishes("x.", quotas=True), state, timeout_s=10)
+            run = Restore(client, tmp_path / "b", manifest, Wishes("x.", quotas=True), state, timeout_s=60)
             return await run.run(limit=None, parallel=1, is_shown=False)
 
         with monkeypatch.context() as patch:

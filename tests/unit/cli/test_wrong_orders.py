@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ConfigError
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import BrokerId
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.cluster import cluster
-from tests.unit.cli.test_commands import kafkalite
+from tests.unit.cli.test_commands import Outcome, kafkalite
 from tests.unit.cli.test_odd_input import refusal
 
 
@@ -46,11 +49,20 @@ async def test_an_api_that_is_not_there_is_not_watched() -> None:
     assert "'Nosuch' is no API of Kafka\n" in refusal(await kafkalite("admin", "trace", "--api", "Nosuch"))
 
 
-async def test_settings_of_a_broker_that_is_not_there() -> None:
-    """An empty table looked as if the broker existed."""
-    async with cluster(1) as on:
-        said = await kafkalite("admin", "config", "get", "--broker", "77", "--bootstrap", ",".join(on.bootstrap))
-        assert (said.code, said.err) == (0, "note: broker 77 is not alive, and nothing is set for it\n")
+async def test_a_broker_that_is_down_is_known_as_long_as_it_has_replicas() -> None:
+    """An empty table of settings looked as if the broker ran."""
+    async with cluster(2) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", assignment={0: (BrokerId(2),)})])
+        await on.stop_node(2)
+
+        async def run(*arguments: str) -> Outcome:
+            return await kafkalite("admin", *arguments, "--bootstrap", ",".join(on.bootstrap))
+
+        said = await run("config", "get", "--broker", "2")
+        assert (said.code, said.err) == (0, "note: broker 2 is not alive, and nothing is set for it\n")
+        assert (await run("broker", "uncordon", "2")).out == "broker 2 is active\n"
+        said = await run("disk", "list", "--broker", "2")
+        assert (said.code, said.err) == (1, "kafkalite: broker 2 is not alive (BROKER_NOT_AVAILABLE)\n")
 
 
 async def test_a_login_where_none_is_asked_for(tmp_path: Path) -> None:
