@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 AUTHENTICATION_S = 10.0
 _API_KEY = struct.Struct(">h").unpack_from
 _API_VERSIONS, _HANDSHAKE, _AUTHENTICATE = 18, 17, 36
-_BEFORE = frozenset({_API_VERSIONS, _HANDSHAKE, _AUTHENTICATE})
 #: A session lives between this share of the limit and all of it (Kafka's 85 %), so that clients do not come back at once.
 _LIFETIME_SHARE = (0.85, 0.95)
+
+
+#: Time in seconds between the beginnings of two re-authentications (Kafka's MIN_REAUTH_INTERVAL_ONE_SECOND).
+_REAUTHENTICATION_S = 1.0
 
 
 class _State(Enum):
@@ -39,7 +42,16 @@ class _State(Enum):
     EXCHANGE = "exchange"  # SaslAuthenticate has to come
     TOKENS = "tokens"  # bare tokens come, after SaslHandshake v0
     OPEN = "open"  # authenticated
+    CHANGED = "changed"  # re-authenticates with another mechanism: the next request closes, whatever it is
     REFUSED = "refused"  # the answer is on its way, late; nothing is read any more
+
+
+#: What is looked at in a state; in those that are missing, everything. In an exchange ApiVersions and SaslHandshake are refused with an answer.
+_EXPECTED = {
+    _State.START: frozenset({_API_VERSIONS, _HANDSHAKE}),
+    _State.EXCHANGE: frozenset({_API_VERSIONS, _HANDSHAKE, _AUTHENTICATE}),
+    _State.CHANGED: frozenset[int](),
+}
 
 
 #: A login takes five at most; others would cost the node's time for nobody.
@@ -76,6 +88,8 @@ class ConnectionAuthenticator:
         self._deadline = connection.listener.now() + AUTHENTICATION_S
         #: When the session ends; None: it does not.
         self._expires: float | None = None
+        #: When the last re-authentication began.
+        self._began = float("-inf")
 
     # --- what comes ------------------------------------------------------------------------------
 
@@ -115,10 +129,11 @@ class ConnectionAuthenticator:
             if self._requests > MAX_REQUESTS_BEFORE_LOGIN:
                 self._illegal("too many requests before the authentication")
                 return False
-        if self._login is None and api_key not in _BEFORE:
+        if api_key not in _EXPECTED.get(self._state, (api_key,)):
             self._illegal(f"API {api_key} before the authentication")
             return False
-        if self._expires is not None and api_key not in _BEFORE and self._connection.listener.now() > self._expires:
+        is_over = self._expires is not None and self._connection.listener.now() > self._expires
+        if is_over and self._state is _State.OPEN and api_key != _HANDSHAKE:
             self._illegal("the session has ended and was not renewed")
             return False
         return True
@@ -135,17 +150,22 @@ class ConnectionAuthenticator:
         """SaslHandshake."""
         response = wire.SaslHandshakeResponse
         offered = self._security.mechanisms
-        if self._state not in (_State.START, _State.OPEN) or (self._state is _State.OPEN and not self._expires):
-            return response(int(ErrorCode.ILLEGAL_SASL_STATE), offered)
+        if self._state is _State.EXCHANGE:
+            self.refuse_within(request, response(int(ErrorCode.ILLEGAL_SASL_STATE)))
+            return None
+        if self._state is _State.OPEN:
+            now = self._connection.listener.now()
+            if now - self._began < _REAUTHENTICATION_S:
+                return response(int(ErrorCode.ILLEGAL_SASL_STATE))
+            self._began = now
         exchange = self._security.exchange(message.mechanism)
         if exchange is None:
             self._refuse(request, response(int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), offered), "mechanism not offered")
             return None
-        self._exchange = exchange
         if self._login is not None and message.mechanism != self._mechanism:
-            text = "another mechanism than before"
-            self._refuse(request, response(int(ErrorCode.ILLEGAL_SASL_STATE), offered), text)
-            return None
+            self._state = _State.CHANGED
+            return response(0, offered)
+        self._exchange = exchange
         self._mechanism = message.mechanism
         self._state = _State.EXCHANGE if request.version else _State.TOKENS
         return response(0, offered)
@@ -156,9 +176,7 @@ class ConnectionAuthenticator:
         """SaslAuthenticate."""
         response = wire.SaslAuthenticateResponse
         if self._state is not _State.EXCHANGE:
-            text = "SaslAuthenticate at the wrong time"
-            self._refuse(request, response(int(ErrorCode.ILLEGAL_SASL_STATE), text, b""), text)
-            return None
+            return response(int(ErrorCode.ILLEGAL_SASL_STATE), "SaslAuthenticate at the wrong time", b"")
         try:
             data = self._step(bytes(message.auth_bytes))
         except AuthenticationFailed as error:
@@ -213,6 +231,10 @@ class ConnectionAuthenticator:
         exchange = self._exchange
         user = exchange.user if exchange is not None and exchange.is_known else ""
         self._security.refused(self._connection.peer, reason, mechanism=self._mechanism, user=user)
+
+    def refuse_within(self, request: Request, answer: object) -> None:
+        """A request that may not come within an exchange."""
+        self._refuse(request, answer, "another request within the exchange")
 
     def _refuse(self, request: Request, answer: object, reason: str) -> None:
         """Answer after a while, and close: guessing passwords shall take time."""

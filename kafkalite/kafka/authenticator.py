@@ -20,6 +20,9 @@ class Authenticator(Protocol):
     def must_log_in(self) -> bool:
         """Whether nothing but a login is accepted from the peer."""
 
+    def refuse_within(self, request: Request, answer: object) -> None:
+        """Answer a request that may not come within an exchange, later, and close."""
+
     def is_late(self, now: float) -> bool:
         """Whether the time for authenticating is over."""
 

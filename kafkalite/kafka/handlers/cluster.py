@@ -94,11 +94,12 @@ class ClusterHandlers:
             "DescribeTopicPartitions": self.describe_topic_partitions,
         }
 
-    def api_versions(self, request: Request, message: wire.ApiVersionsRequest) -> wire.ApiVersionsResponse:
+    def api_versions(self, request: Request, message: wire.ApiVersionsRequest) -> wire.ApiVersionsResponse | None:
         response = wire.ApiVersionsResponse
         authenticator = request.connection.authenticator
         if authenticator is not None and authenticator.is_exchanging:
-            return response(error_code=int(ErrorCode.ILLEGAL_SASL_STATE))
+            authenticator.refuse_within(request, response(error_code=int(ErrorCode.ILLEGAL_SASL_STATE)))
+            return None
         if request.version >= 3 and not (
             _SOFTWARE_NAME.fullmatch(message.client_software_name)
             and _SOFTWARE_NAME.fullmatch(message.client_software_version)

@@ -75,11 +75,13 @@ async def test_authenticate(make: Any, mechanism: str) -> None:
 
 async def test_versions_are_not_asked_for_within_the_exchange(make: Any) -> None:
     """Kafka's SaslApiVersionsRequestTest.testApiVersionsRequestAfterSaslHandshakeRequest."""
-    client = await (await make()).client()
-    assert (await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
+    broker = await make()
     for version in (0, 4):
+        client = await broker.client()
+        assert (await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
         answer = await client.ask(wire.ApiVersionsRequest("c", "1"), version)
         assert (answer.error_code, list(answer.api_keys)) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+        assert await client.is_closed()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -153,8 +155,12 @@ async def test_nothing_else_before_the_authentication(make: Any, request_: Any) 
 async def test_out_of_turn(make: Any) -> None:
     broker = await make()
     client = await broker.client()
-    answer = await client.ask(wire.SaslAuthenticateRequest(b"\0alice\0in wonderland"), 1)
-    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    client.send(wire.SaslAuthenticateRequest(b"\0alice\0in wonderland"), 1)
+    assert await client.is_closed()
+    client = await broker.client()
+    await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)
+    answer = await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)
+    assert (answer.error_code, tuple(answer.mechanisms)) == (ErrorCode.ILLEGAL_SASL_STATE, ())
     assert await client.is_closed()
     client = await broker.client()
     answer = await client.ask(wire.SaslHandshakeRequest("GSSAPI"), 1)
@@ -205,13 +211,38 @@ async def test_sessions_end_unless_renewed(make: Any, monkeypatch: pytest.Monkey
     late[0] = 150.0
     client.send(wire.MetadataRequest(None), 4)
     assert await client.is_closed()
-    for user, mechanism, code in (
-        ("node", "SCRAM-SHA-512", ErrorCode.SASL_AUTHENTICATION_FAILED),
-        ("alice", "SCRAM-SHA-256", ErrorCode.ILLEGAL_SASL_STATE),
+    client = await broker.client()
+    await log_in(client)
+    assert (await log_in(client, "node")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert await client.is_closed()
+
+
+async def test_out_of_turn_in_a_later_authentication(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka: once in a second; another mechanism ends the connection with the next request, so does anything else in between."""
+    broker = await make(max_reauth_ms=60_000)
+    listener = broker.side.listener
+    late, real = [0.0], listener.now
+    monkeypatch.setattr(listener, "now", lambda: real() + late[0])
+    client = await broker.client()
+    await log_in(client)
+    assert (await client.ask(wire.SaslAuthenticateRequest(b""), 2)).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    await log_in(client)
+    answer = await client.ask(wire.SaslHandshakeRequest("SCRAM-SHA-512"), 1)
+    assert (answer.error_code, tuple(answer.mechanisms)) == (ErrorCode.ILLEGAL_SASL_STATE, ())
+    assert (await client.ask(wire.MetadataRequest(None), 4)).brokers
+    late[0] = 2.0
+    assert (await log_in(client)).session_lifetime_ms
+    late[0] = 100.0
+    client.send(wire.ApiVersionsRequest(), 0)
+    assert await client.is_closed()
+    for mechanism, next_ in (
+        ("SCRAM-SHA-256", wire.SaslAuthenticateRequest(b"n,,n=alice,r=x")),
+        ("SCRAM-SHA-512", wire.MetadataRequest(None)),
     ):
         client = await broker.client()
         await log_in(client)
-        assert (await log_in(client, user, mechanism=mechanism)).error_code == code
+        assert (await client.ask(wire.SaslHandshakeRequest(mechanism), 1)).error_code == 0
+        client.send(next_, 1)
         assert await client.is_closed()
 
 
