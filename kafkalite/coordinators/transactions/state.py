@@ -259,6 +259,9 @@ def end_and_bump(
             raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if producer_id == known.producer_id and not known.producer_epoch - 1 <= producer_epoch <= known.producer_epoch:
             raise api_error(ErrorCode.PRODUCER_FENCED)
+        is_repeated = (producer_id, producer_epoch) == (known.producer_id, known.producer_epoch - 1)
+        if is_repeated and is_commit is not (known.state is TransactionState.PREPARE_COMMIT):
+            raise api_error(ErrorCode.INVALID_TXN_STATE)
         raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_overflow = (producer_id, producer_epoch) == (
         known.previous_producer_id,

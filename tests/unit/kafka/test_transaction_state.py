@@ -197,6 +197,9 @@ def test_an_end_while_the_markers_are_under_way() -> None:
             rules.end_and_bump(prepared, 7, epoch, FRESH, 10, is_commit=True)
     with _Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
         rules.end_and_bump(prepared, 8, 6, FRESH, 10, is_commit=True)
+    for epoch, code in ((5, ErrorCode.INVALID_TXN_STATE), (6, ErrorCode.CONCURRENT_TRANSACTIONS)):
+        with _Refused(code):
+            rules.end_and_bump(prepared, 7, epoch, FRESH, 10, is_commit=False)
     next_id = replace(prepared, next_producer_id=FRESH)
     with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
         rules.end_and_bump(next_id, FRESH, 0, FRESH, 10, is_commit=True)
