@@ -33,10 +33,10 @@ NONCE_BYTES = 24
 #: No message of an honest peer is longer.
 _MAX_MESSAGE_BYTES = 8192
 MIN_SALT_BYTES = 4
-#: The extension with which a client says that its user name is a delegation token (Kafka's ScramExtensions).
+#: The extension with which a client says that its user name is a delegation token (Kafka's ScramExtensions). Others mean nothing.
 _TOKEN_EXTENSION = ",tokenauth=true"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]{1,256}"
-_CLIENT_FIRST = re.compile(rf"([ny]),(?:a=([^,]*))?,n=([^,]+),r=({_NONCE})((?:,[a-zA-Z]+=[^,]*)*)")
+_CLIENT_FIRST = re.compile(rf"([ny]),(?:a=([^,]*))?,n=([^,]+),r=({_NONCE})((?:,[a-zA-Z]+=[^,]+)*)")
 _SERVER_FIRST = re.compile(rf"r=({_NONCE}),s=([A-Za-z0-9+/=]+),i=([1-9][0-9]{{0,8}})(?:,[a-zA-Z]=[^,]*)*")
 _CLIENT_FINAL = re.compile(rf"(c=([A-Za-z0-9+/=]+),r=({_NONCE})(?:,[a-oq-zA-Z]=[^,]*)*),p=([A-Za-z0-9+/=]+)")
 
@@ -187,11 +187,10 @@ class ScramServer:
         self.user = _unescaped(name)
         if acting_as is not None and _unescaped(acting_as) != self.user:
             raise AuthenticationFailed("acting for another user is not offered")
-        if extensions not in ("", _TOKEN_EXTENSION):
-            raise AuthenticationFailed("an extension that is not offered (m=)")
+        is_token = _TOKEN_EXTENSION[1:] in extensions.split(",")
         # Made for everybody: the few microseconds that it takes can be measured from outside.
         false = decoy(self.mechanism, self.user, self._decoy_key)
-        found = self._of_token(self.user) if extensions else self._lookup(self.user)
+        found = self._of_token(self.user) if is_token else self._lookup(self.user)
         self.is_known = found is not None
         self.credential = found or false
         self._nonce = nonce + self._own_nonce

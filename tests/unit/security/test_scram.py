@@ -147,12 +147,20 @@ def test_a_client_that_repeats_its_nonce_is_refused_as_in_kafka_4() -> None:
         there.step(twice.encode())
 
 
+@pytest.mark.parametrize("extension", [b"t=1", b"tokenauth=1", b"tokenauth=false", b"a=1,b=2"])
+def test_other_extensions_mean_nothing(extension: bytes) -> None:
+    """As in Kafka."""
+    there = server()
+    assert there.step(b"n,,n=user,r=x," + extension).startswith(b"r=x")
+    assert (there.user, there.token_id, there.is_known) == ("user", "", True)
+
+
 @pytest.mark.parametrize(
     "first",
     [
         b"", b"\xff", b"n,,", b"n,,n=,r=x", b"n,,n=user", b"n,,n=user,r=", b"n,,n=user,r=a b", b"p=tls-unique,,n=user,r=x",
-        b"n,a=other,n=user,r=x", b"n,,n=us=er,r=x", b"n,,m=1,n=user,r=x", b"n,,n=user,r=x,tokenauth=1", b"n" * 9000,
-        b"n,,n=user,r=x,t=1",
+        b"n,a=other,n=user,r=x", b"n,,n=us=er,r=x", b"n,,m=1,n=user,r=x", b"n" * 9000,
+        b"n,,n=user,r=x,t", b"n,,n=user,r=x,t=",
     ],
 )  # fmt: skip
 def test_malformed_first_messages(first: bytes) -> None:
