@@ -38,22 +38,40 @@ class PartitionHandlers:
     # --- ElectLeaders ---
 
     async def elect_leaders(self, request: Request, message: wire.ElectLeadersRequest) -> wire.ElectLeadersResponse:
+        """Of what is asked for, everything is answered in its order, as often as it is named (Kafka)."""
         response = wire.ElectLeadersResponse
         kind = message.election_type if request.version >= 1 else _PREFERRED
-        if kind not in (_PREFERRED, _UNCLEAN):
-            raise api_error(ErrorCode.INVALID_REQUEST, f"there is no election of type {kind}")
         asked = message.topic_partitions
+        if kind not in (_PREFERRED, _UNCLEAN):
+            code, text = int(ErrorCode.INVALID_REQUEST), f"there is no election of type {kind}"
+            if asked is None:
+                raise api_error(ErrorCode.INVALID_REQUEST, text)
+            return response(
+                error_code=code if asked else 0,
+                replica_election_results=[
+                    response.ReplicaElectionResult(
+                        topic.topic, [response.PartitionResult(index, code, text) for index in topic.partitions]
+                    )
+                    for topic in asked
+                ],
+            )
         wanted = None if asked is None else tuple((topic.topic, index) for topic in asked for index in topic.partitions)
         answer = await self._services.elect_leaders(ElectLeadersRequest(wanted, kind == _UNCLEAN, message.timeout_ms))
         if answer.error:
             raise api_error(ErrorCode(answer.error), answer.message)
+        found = {(each.topic, each.partition): each for each in answer.partitions}
+        told = (
+            list(_by_topic(answer.partitions).items())
+            if asked is None
+            else [(topic.topic, [found[topic.topic, index] for index in topic.partitions]) for topic in asked]
+        )
         return response(
             replica_election_results=[
                 response.ReplicaElectionResult(
                     topic,
                     [response.PartitionResult(each.partition, each.error, each.message or None) for each in results],
                 )
-                for topic, results in _by_topic(answer.partitions).items()
+                for topic, results in told
             ]
         )
 

@@ -71,6 +71,13 @@ async def test_elections(broker: Broker, version: int) -> None:
         for part in topic.partition_result
     }
     assert told == {("a", 0): (0, None), ("a", 1): (84, "no election is needed"), ("b", 0): (3, None)}
+    broker.services.answers[ElectLeadersResponse] = ElectLeadersResponse(0, "", results[2:])
+    asked = [request.TopicPartitions("b", [0, 0]), request.TopicPartitions("c", []), request.TopicPartitions("b", [0])]
+    answer = await client.ask(request(1, asked, 1500), version)
+    assert [
+        (topic.topic, [(part.partition_id, part.error_code) for part in topic.partition_result])
+        for topic in answer.replica_election_results
+    ] == [("b", [(0, 3), (0, 3)]), ("c", []), ("b", [(0, 3)])]
     broker.services.answers[ElectLeadersResponse] = ElectLeadersResponse(0)
     assert (await client.ask(request(0, None, 1500), version)).replica_election_results == []
     assert broker.services.orders[-1] == ElectLeadersRequest(None, timeout_ms=1500)
@@ -85,8 +92,18 @@ async def test_an_election_that_is_refused_as_a_whole(broker: Broker, version: i
     answer = await client.ask(request(0, [request.TopicPartitions("a", [0])], 1500), version)
     if version >= 1:
         assert answer.error_code == code
-        odd = await client.ask(request(7, None, 1500), version)
-        assert odd.error_code == ErrorCode.INVALID_REQUEST
+        for asked, code, told in (
+            (None, ErrorCode.INVALID_REQUEST, []),
+            ([], ErrorCode.NONE, []),
+            ([request.TopicPartitions("a", [2])], ErrorCode.INVALID_REQUEST, [("a", 2, ErrorCode.INVALID_REQUEST)]),
+        ):
+            odd = await client.ask(request(7, asked, 1500), version)
+            assert odd.error_code == code
+            assert told == [
+                (topic.topic, part.partition_id, part.error_code)
+                for topic in odd.replica_election_results
+                for part in topic.partition_result
+            ]
     else:
         assert answer.replica_election_results[0].partition_result[0].error_code == code
 
