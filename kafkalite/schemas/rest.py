@@ -16,7 +16,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.schemas import errors
 from kafkalite.schemas.errors import RegistryError
 from kafkalite.schemas.registry import Registration, SubjectRegistry
-from kafkalite.schemas.schema import AVRO, PROTOBUF, TYPES, Reference, Schema
+from kafkalite.schemas.schema import AVRO, MAX_REFERENCES, PROTOBUF, TYPES, Reference, Schema
 from kafkalite.schemas.subjects import IMPORT, MAX_VERSION, Version, reference_value, topic_of
 from kafkalite.security.acl import Operation, ResourceType
 
@@ -199,6 +199,8 @@ class _Call:
         references = value.get("references") or []
         if not isinstance(references, list):
             raise RegistryError(422, "references is not a list")
+        if len(references) > MAX_REFERENCES:  # each is looked up, and kept: a body of a megabyte has 20,000
+            raise errors.invalid_schema(f"it has more than {MAX_REFERENCES} references")
         schema = Schema(type_, text, tuple(self._reference(each) for each in references))
         return Registration(schema, _whole(value, "id"), _whole(value, "version"), self.flag("normalize"))
 
