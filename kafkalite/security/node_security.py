@@ -231,7 +231,7 @@ class NodeSecurity:
             self._tokens.load()
         else:
             self.remote_keys = RemoteKeys.parse(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
-            self._tokens = TokenChecker(rules, self.remote_keys.text, self._wall)
+            self._tokens = TokenChecker(rules, self.remote_keys.text, self._wall, self.remote_keys.want)
         return self._tokens
 
     def _passwords(self, own: BrokerConfig) -> PasswordFile:

@@ -27,9 +27,13 @@ _MAX_TOKEN_BYTES = 16 * 1024
 #: A token that is valid for longer is renewed after this time (ten years).
 _MAX_LIFETIME_S = 315_360_000.0
 _MAX_KEYS_BYTES = 1024 * 1024
+#: Keys of one set. They are read in one turn of the loop, some tenths of a millisecond each; issuers have a dozen at most.
+_MAX_KEYS = 100
 #: Deadline of one fetch of keys, and pause after a failed one, in seconds.
 _FETCH_S = 10.0
 _RETRY_S = 5.0
+#: Pause in seconds before keys are fetched for a token whose key is missing: anybody can send such tokens.
+_MISSING_S = 30.0
 #: The first message: no channel binding, perhaps a name, then pairs; the last byte ends them.
 _FIRST = re.compile(rb"n,(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[^\x01]*\x01)+)\x01")
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/=-]+)", re.IGNORECASE)
@@ -59,12 +63,20 @@ class TokenChecker:
     Args:
         keys: the present JWK set; it is parsed again when the text differs.
         now: wall clock, in seconds.
+        missing: called when a token names a key that is not in the set: the issuer may have a new one.
     """
 
-    def __init__(self, rules: TokenRules, keys: Callable[[], str], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        rules: TokenRules,
+        keys: Callable[[], str],
+        now: Callable[[], float],
+        missing: Callable[[], None] = lambda: None,
+    ) -> None:
         self._rules = rules
         self._keys = keys
         self._now = now
+        self._missing = missing
         self._text = ""
         self._parsed: Any = None
         #: Why there are no keys.
@@ -109,6 +121,8 @@ class TokenChecker:
                 wanted["iss"] = {"essential": True, "value": rules.issuer}
             jwt.JWTClaimsRegistry(now=lambda: int(now), leeway=rules.skew_s, **wanted).validate(claims)
         except (errors.JoseError, ValueError, KeyError, TypeError, RecursionError) as error:
+            if isinstance(error, errors.InvalidKeyIdError):
+                self._missing()
             raise AuthenticationFailed(f"the token is not valid: {type(error).__name__}: {error}") from None
         audience = claims.get("aud", ())
         named = {audience} if isinstance(audience, str) else set(map(str, audience))
@@ -117,6 +131,10 @@ class TokenChecker:
         user, expires = claims.get(rules.name_claim), claims.get("exp")
         if not isinstance(user, str) or not user.strip() or not isinstance(expires, int | float):
             raise AuthenticationFailed(f"the token has no {rules.name_claim} or no exp")
+        try:
+            user.encode()
+        except UnicodeEncodeError:  # "\ud800" of JSON is no text, and no answer, log or znode could have it
+            raise AuthenticationFailed(f"the token's {rules.name_claim} is no text") from None
         # An issuer may write a number that no float and no field of 64 bits can hold.
         return Bearer(user.strip(), max(0.0, min(expires, now + _MAX_LIFETIME_S) - now))
 
@@ -127,6 +145,8 @@ def _key_set(value: Any) -> Any:
 
     keys: list[Any] = []
     wrong: Exception = ValueError("it has no keys")
+    if len(value["keys"]) > _MAX_KEYS:
+        raise ValueError(f"it has {len(value['keys'])} keys; at most {_MAX_KEYS} are taken")
     for each in value["keys"]:
         try:
             keys.append(JWKRegistry.import_key(each))
@@ -193,6 +213,7 @@ class RemoteKeys:
         self._interval_s = interval_s
         self._text = ""
         self._complaint = ""
+        self._is_wanted = asyncio.Event()
         self.fetched = 0
 
     @classmethod
@@ -220,9 +241,14 @@ class RemoteKeys:
         """The keys that were fetched last; empty if they never were."""
         return self._text
 
+    def want(self) -> None:
+        """Fetch them before the interval is over: a key is missing (Kafka's RefreshingHttpsJwks)."""
+        self._is_wanted.set()
+
     async def run(self, dial: Dial) -> None:
         """For ever. The first fetch begins at once; a failed one, also of `dial`'s files of TLS, is repeated soon."""
         while True:
+            self._is_wanted.clear()
             try:
                 async with asyncio.timeout(_FETCH_S):
                     self._text = await self._fetch(dial)
@@ -234,7 +260,12 @@ class RemoteKeys:
                 if repr(error) != self._complaint:
                     self._complaint = repr(error)
                     _log.error("oauth.keys_not_fetched", host=self._host, error=repr(error))
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(min(pause_s, _MISSING_S))
+            try:
+                async with asyncio.timeout(max(0.0, pause_s - _MISSING_S)):
+                    await self._is_wanted.wait()
+            except TimeoutError:
+                continue
 
     async def _fetch(self, dial: Dial) -> str:
         """One GET. Raises OSError, ValueError, EOFError."""

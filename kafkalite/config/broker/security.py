@@ -84,7 +84,9 @@ class SecuritySettings:
         "where the keys of OAUTHBEARER's tokens are (a JWK set): file:///PATH, read again on change, or https://HOST/…",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
-        3_600_000, "interval at which the keys are fetched again from an https address", low=1_000
+        3_600_000,
+        "interval at which the keys are fetched again from an https address; a token whose key is missing has them fetched sooner",
+        low=1_000,
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
         (), "audiences (aud) of which a token must name one; empty: any"

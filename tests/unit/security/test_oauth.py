@@ -15,6 +15,7 @@ from kafkalite.config import broker_config
 from kafkalite.errors import AuthenticationFailed, ConfigError
 from kafkalite.security.oauth import KeyFile, OAuthServer, RemoteKeys, TokenChecker, TokenRules
 from tests.support.security import listener_security
+from tests.support.waiting import until
 
 jwk = pytest.importorskip("joserfc.jwk")
 jwt = pytest.importorskip("joserfc.jwt")
@@ -186,6 +187,18 @@ def test_keys_that_cannot_be_used_are_read_once(monkeypatch: pytest.MonkeyPatch)
     assert len(read) == 1
 
 
+def test_a_set_of_too_many_keys_leaves_those_before() -> None:
+    """A megabyte has 7,000: to read them held the loop for a second."""
+    keys = [KEYS, json.dumps({"keys": [OTHER.as_dict(private=False)] * 101})]
+    checker = TokenChecker(RULES, lambda: keys[0], lambda: float(NOW))
+    checker.load()
+    keys.pop(0)
+    with capture_logs() as logged:
+        assert checker.check(token()).user == "alice"
+    [line] = logged
+    assert "101 keys; at most 100" in line["error"]
+
+
 def test_without_keys_nobody_comes_in() -> None:
     with pytest.raises(AuthenticationFailed):
         TokenChecker(RULES, lambda: "", lambda: float(NOW)).check(token())
@@ -232,6 +245,39 @@ async def test_keys_are_fetched_again_after_a_failure() -> None:
     assert asked[0].startswith(b"GET /keys?a=b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % port)
 
 
+async def test_a_token_of_a_new_key_has_the_keys_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An issuer that changes its key signs with it at once: tokens were refused until the interval was over, an hour."""
+    monkeypatch.setattr("kafkalite.security.oauth._MISSING_S", 0.01)
+    new = jwk.ECKey.generate_key("P-256", {"kid": "two"})
+    of_issuer = [KEY]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\n\r\n"
+            + json.dumps({"keys": [each.as_dict(private=False) for each in of_issuer]}).encode()
+        )
+        writer.close()
+
+    async def dial(host: str, port: int, is_secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:  # noqa: FBT001 - an oauth.Dial
+        return await asyncio.open_connection(host, port)
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    remote = RemoteKeys.parse(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/", 3600)
+    checker = TokenChecker(RULES, remote.text, lambda: float(NOW), remote.want)
+    fetching = asyncio.ensure_future(remote.run(dial))
+    await until(lambda: remote.fetched == 1)
+    assert checker.check(token()).user == "alice"
+    of_issuer.append(new)
+    made = str(jwt.encode({"alg": "ES256", "kid": "two"}, GOOD, new))
+    with pytest.raises(AuthenticationFailed, match="No key for kid"):
+        checker.check(made)
+    await until(lambda: remote.fetched == 2)
+    assert checker.check(made).user == "alice"
+    fetching.cancel()
+    listening.close()
+
+
 def test_the_settings() -> None:
     with pytest.raises(ConfigError, match=r"needs sasl\.oauthbearer\.jwks\.endpoint\.url"):
         broker_config({"listener.security.protocol": "SASL_PLAINTEXT", "sasl.enabled.mechanisms": ["OAUTHBEARER"]})
@@ -258,6 +304,12 @@ NESTED = b"[" * 4000 + b"]" * 4000
         pytest.param(signed(HEADER, b'{"sub":"alice","exp":1800000060,"x":' + NESTED + b"}"), id="nested claims"),
         pytest.param(signed(NESTED, b"{}"), id="nested header"),
         pytest.param(signed(b'{"alg":"ES256","kid":' + b"9" * 5000 + b"}", b"{}"), id="a number of 5,000 digits"),
+        pytest.param(signed(HEADER, b'{"sub":"\\ud800","exp":1800000060}'), id="a name that is no text"),
+        pytest.param(signed(HEADER, b'{"sub":"alice","exp":NaN}'), id="it ends never and always"),
+        pytest.param(signed(HEADER, b'{"sub":"alice","exp":-1e308}'), id="it has ended before all times"),
+        pytest.param(signed(HEADER, b'{"sub":"alice","exp":1800000060,"nbf":1800000060000}'), id="nbf in milliseconds"),
+        pytest.param(signed(HEADER[:-1] + b',"crit":["exp"],"exp":1}', b'{"sub":"alice","exp":1800000060}'), id="crit"),
+        pytest.param(signed(HEADER[:-1] + b',"jku":"file:///keys"}', b'{"sub":"alice","exp":1800000060}'), id="jku"),
         pytest.param("." * 15_000, id="dots"),
         pytest.param("A" * 15_000, id="letters"),
     ],
