@@ -7,6 +7,7 @@ the change when ZooKeeper notifies it, as it does without this.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from kafkalite.coordination.coordinator import CoordinatorError
@@ -34,9 +35,25 @@ class CatchingUp:
         self._session = session
         self._followed = followed
         self._peers = peers
+        #: One round at a time, by what is read. How many calls there were, and how many of them a finished round has covered.
+        self._rounds: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._calls: Counter[str] = Counter()
+        self._covered: Counter[str] = Counter()
 
     async def everywhere(self, what: str) -> None:
-        """Return when every live node acts on the changes that were written before this call, or after _WAIT_S."""
+        """Return when every live node acts on the changes that were written before this call, or has not answered for _WAIT_S.
+
+        Calls that wait for a round share the next one: a client may have thousands of changes under way.
+        """
+        self._calls[what] += 1
+        number = self._calls[what]
+        async with self._rounds[what]:
+            if number > self._covered[what]:
+                covered = self._calls[what]
+                await self._ask_all(what)
+                self._covered[what] = covered
+
+    async def _ask_all(self, what: str) -> None:
         answers = await self._peers.every_node(CatchUpRequest(what), timeout_s=_WAIT_S)
         for node, answer in answers.items():
             if isinstance(answer, KafkaliteError):

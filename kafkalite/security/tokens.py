@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import field
@@ -38,8 +39,13 @@ class Token:
     expires_ms: int
     max_ms: int
 
+    @property
+    def ends_ms(self) -> int:
+        """The last time at which it is valid."""
+        return min(self.expires_ms, self.max_ms)
+
     def is_expired(self, now_ms: int) -> bool:
-        return min(self.expires_ms, self.max_ms) < now_ms
+        return self.ends_ms < now_ms
 
     def may_renew(self, principal: Principal) -> bool:
         """Whether this user may renew it, or end it."""
@@ -72,6 +78,8 @@ class Tokens:
         self._wall_ms = wall_ms
         self._tokens: dict[str, Token] = {}
         self._ids: dict[bytes, str] = {}
+        #: (their end, identifier), in order: each change asks what ends next.
+        self._ends: list[tuple[int, str]] = []
         #: Requester -> how many of them it has asked for.
         self._requested: Counter[Principal] = Counter()
         #: (mechanism, token id) -> what a login was checked against; it never changes.
@@ -81,8 +89,12 @@ class Tokens:
         return len(self._tokens)
 
     def put(self, token: Token) -> None:
-        if token.token_id not in self._tokens:
+        before = self._tokens.get(token.token_id)
+        if before is None:
             self._requested[token.requester] += 1
+        else:
+            self._forget_end(before)
+        insort(self._ends, (token.ends_ms, token.token_id))
         self._tokens[token.token_id] = token
         self._ids[self._hmac(token.token_id)] = token.token_id
 
@@ -93,10 +105,14 @@ class Tokens:
             self._credentials.pop((mechanism, token_id), None)
         token = self._tokens.pop(token_id, None)
         if token is not None:
+            self._forget_end(token)
             self._requested[token.requester] -= 1
             if not self._requested[token.requester]:
                 del self._requested[token.requester]
         return token
+
+    def _forget_end(self, token: Token) -> None:
+        del self._ends[bisect_left(self._ends, (token.ends_ms, token.token_id))]
 
     def requested_by(self, requester: Principal) -> int:
         """How many there are that this user has asked for."""
@@ -114,14 +130,17 @@ class Tokens:
         return [self._tokens[token_id] for token_id in sorted(self._tokens)]
 
     def expired(self) -> list[Token]:
-        now = self._wall_ms()
-        return [token for token in self.all() if token.is_expired(now)]
+        """Those whose end was first come first."""
+        return [self._tokens[token_id] for _, token_id in self._ends[: self._first_valid()]]
 
     def next_expiry_ms(self) -> int | None:
         """When the next one expires, in milliseconds since the epoch; None: all have expired."""
-        now = self._wall_ms()
-        ends = (min(token.expires_ms, token.max_ms) for token in self._tokens.values() if not token.is_expired(now))
-        return min(ends, default=None)
+        at = self._first_valid()
+        return self._ends[at][0] if at < len(self._ends) else None
+
+    def _first_valid(self) -> int:
+        """Its place among the ends."""
+        return bisect_left(self._ends, (self._wall_ms(), ""))
 
     def with_hmac(self, token: Token) -> SecretToken:
         return SecretToken(token, self._hmac(token.token_id))
@@ -134,7 +153,7 @@ class Tokens:
             return None
         from kafkalite.security.scram import Delegated
 
-        lifetime_s = (min(token.expires_ms, token.max_ms) - now) / 1000
+        lifetime_s = (token.ends_ms - now) / 1000
         return Delegated(token.owner.name, self._credential(mechanism, token_id), lifetime_s)
 
     def _credential(self, mechanism: str, token_id: str) -> ScramCredential:

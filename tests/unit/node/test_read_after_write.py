@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from kafkalite.model import BrokerId
 from kafkalite.node import catching_up
 from kafkalite.node.node import Node
 from kafkalite.protocol import wire
-from kafkalite.rpc.messages.changes import TOKENS, CatchUpRequest
+from kafkalite.rpc.messages.changes import ACLS, TOKENS, CatchUpRequest
 from kafkalite.security.acl import Operation, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.waiting import until
 
 SETTINGS = {
     "authorizer.enabled": True,
@@ -180,3 +182,33 @@ async def test_nobody_is_asked_about_a_change_that_was_refused(tmp_path: Path, m
         ):
             await ask(client, 1, message)
         assert asked == []
+
+
+async def test_changes_at_once_are_asked_about_together() -> None:
+    """A round for each of a client's thousands of renewals would keep all nodes and ZooKeeper busy."""
+    rounds: list[asyncio.Future[None]] = []
+
+    async def every_node(request: CatchUpRequest, *, timeout_s: float) -> dict[int, object]:
+        rounds.append(asyncio.get_running_loop().create_future())
+        await rounds[-1]
+        return {}
+
+    followed: Any = {}
+    peers: Any = SimpleNamespace(every_node=every_node)
+    asking = catching_up.CatchingUp(SimpleNamespace(), followed, peers)  # type: ignore[arg-type]
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(asking.everywhere(TOKENS))
+        await until(lambda: len(rounds) == 1)
+        later = [group.create_task(asking.everywhere(TOKENS)) for _ in range(20)]
+        other = group.create_task(asking.everywhere(ACLS))
+        await until(lambda: len(rounds) == 2)
+        rounds[1].set_result(None)
+        await other
+        assert not first.done(), "what else has changed does not wait for it"
+        rounds[0].set_result(None)
+        await until(lambda: len(rounds) == 3)
+        assert first.done() and not any(each.done() for each in later), (
+            "their changes may be newer than the first round"
+        )
+        rounds[2].set_result(None)
+    assert len(rounds) == 3
