@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kafkalite.coordinators.services import Services
+from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
@@ -24,6 +25,9 @@ class TokenHandlers:
         self._services = services
         self._tokens = services.tokens
         self._access = services.rights.access
+        #: One change of a token at a time, users in turn: of many at once of the same token each would read and write it again whenever another
+        #: one was faster.
+        self._changes = FairLane(services.run_blocking, services.clock, at_once=1)
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -50,7 +54,9 @@ class TokenHandlers:
             ):
                 raise api_error(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
             renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
-            made = await self._tokens.create(owner, requester, renewers, message.max_lifetime_ms)
+            async with self._changes.turn(request.connection.owner):
+                _check_client(request)
+                made = await self._tokens.create(owner, requester, renewers, message.max_lifetime_ms)
             await self._services.known_everywhere(TOKENS)
         except ApiError as error:
             code = error.code
@@ -88,7 +94,9 @@ class TokenHandlers:
         """The token's new end, and the error code."""
         try:
             _check_connection(request)
-            end_ms = await change(request.principal, bytes(hmac), period_ms)
+            async with self._changes.turn(request.connection.owner):
+                _check_client(request)
+                end_ms = await change(request.principal, bytes(hmac), period_ms)
             await self._services.known_everywhere(TOKENS)
         except ApiError as error:
             return _NO_TIME, int(error.code)
@@ -123,6 +131,12 @@ def _check_connection(request: Request) -> None:
     login = request.connection.login
     if request.principal == ANONYMOUS or (login is not None and login.token_id):
         raise api_error(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+def _check_client(request: Request) -> None:
+    """Raises ApiError: the client is gone, and nobody hears of what it has asked for."""
+    if request.connection.is_closed:
+        raise api_error(ErrorCode.NETWORK_EXCEPTION)
 
 
 def _described(each: SecretToken) -> wire.DescribeDelegationTokenResponse.DescribedDelegationToken:

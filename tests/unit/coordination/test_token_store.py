@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,11 +15,14 @@ from kafkalite.admin import tokens
 from kafkalite.admin.tokens import TokenAdmin
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths
-from kafkalite.coordination.coordinator import Coordinator, Create
+from kafkalite.coordination.coordinator import Coordinator, Create, Op
 from kafkalite.coordination.token_znodes import decode_token, encode_token
 from kafkalite.coordination.zk_acl_codec import is_private
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode
+from kafkalite.kafka.handlers.tokens import TokenHandlers
+from kafkalite.protocol import wire
+from kafkalite.rpc.messages.changes import TOKENS
 from kafkalite.security.principal import Principal
 from kafkalite.security.tokens import SecretToken, Token
 from kafkalite.testing.simulated.clock import SimClock
@@ -60,6 +66,21 @@ class Node:
         for work in (self.admin.follow(self.session), self.admin.run()):
             self.world.loop.create_task(work)
         return self
+
+    def services(self) -> Any:
+        """What the handlers of the requests need."""
+
+        async def known_everywhere(what: str) -> None:
+            assert what == TOKENS
+
+        return SimpleNamespace(
+            tokens=self.admin,
+            clock=self.clock,
+            run_blocking=None,
+            rights=SimpleNamespace(access=None),
+            node_principals=frozenset(),
+            known_everywhere=known_everywhere,
+        )
 
     def ids(self) -> list[str]:
         return [each.token.token_id for each in run_to_end(self.admin.describe(ALICE, None, lambda token: True))]
@@ -341,6 +362,30 @@ async def test_a_description_for_many_owners_compares_each_token_once(world: Wor
     assert turns == 5
     assert len(run_to_end(one.admin.describe(CAROL, [BOB], lambda _: False))) == 0
     assert len(run_to_end(one.admin.describe(BOB, [ALICE, CAROL], lambda _: False))) == 100
+
+
+@in_world
+async def test_renewals_of_one_token_at_once_write_once_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each lost against all before it and was tried again: 60 of them were 1,800 transactions, and a client may have thousands under way."""
+    one, _ = await pair(world)
+    made = await one.admin.create(ALICE, ALICE, [], -1)
+    assert one.session is not None
+    multi, writes = one.session.multi, []
+
+    async def counted(ops: Sequence[Op]) -> object:
+        writes.append(ops)
+        return await multi(ops)
+
+    monkeypatch.setattr(one.session, "multi", counted)
+    handlers = TokenHandlers(one.services())
+    renewal = wire.RenewDelegationTokenRequest(made.hmac, -1)
+    connections = [
+        SimpleNamespace(login=None, owner=(("alice", "h"), number % 3), is_closed=number > 50) for number in range(60)
+    ]
+    asked = [SimpleNamespace(principal=ALICE, connection=each) for each in connections]
+    answers = await asyncio.gather(*(handlers.renew(each, renewal) for each in asked))  # type: ignore[arg-type]
+    assert [each.error_code for each in answers] == [0] * 51 + [ErrorCode.NETWORK_EXCEPTION] * 9
+    assert len(writes) == 51
 
 
 @in_world
