@@ -429,8 +429,8 @@ class Services(Protocol):
         """The effective configuration of a topic with these settings on this node."""
         ...
 
-    def log_dirs(self) -> list[LogDirDescription]:
-        """The directories of this node's logs and what is in them."""
+    def log_dirs(self) -> Generator[None, None, list[LogDirDescription]]:
+        """The directories of this node's logs and what is in them, in steps."""
         ...
 
     async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:

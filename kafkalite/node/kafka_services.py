@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -31,6 +31,7 @@ from kafkalite.extension.messages.topics import (
     TopicResult,
 )
 from kafkalite.features import Finalized, finalized
+from kafkalite.kafka.stepped import STEP
 from kafkalite.model import (
     NO_LEADER,
     NO_LEADER_EPOCH,
@@ -268,9 +269,11 @@ class NodeServices:
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         return self._node.settings.effective_topic_config(topic, overrides)
 
-    def log_dirs(self) -> list[LogDirDescription]:
+    def log_dirs(self) -> Generator[None, None, list[LogDirDescription]]:
         hosted: dict[str, list[LogDirReplica]] = {}
-        for partition in self._node.replicas.hosted.all():
+        for number, partition in enumerate(self._node.replicas.hosted.all(), 1):
+            if not number % STEP:
+                yield
             log = partition.log
             lag = max(0, partition.high_watermark - log.log_end_offset)
             replica = LogDirReplica(partition.topic_partition, log.size_bytes, lag)
@@ -291,7 +294,7 @@ class NodeServices:
                 except OSError:
                     is_online = False
             error = ErrorCode.NONE if is_online else ErrorCode.KAFKA_STORAGE_ERROR
-            mine = sorted(hosted.get(log_dir.path, ()), key=lambda replica: replica.partition) if is_online else ()
+            mine = hosted.get(log_dir.path, ()) if is_online else ()
             is_cordoned = log_dir.path in self._node.logs.pool.cordoned
             answers.append(LogDirDescription(log_dir.path, error, total, usable, tuple(mine), is_cordoned))
         return answers

@@ -161,6 +161,11 @@ class _Choice:
     limit: float
 
 
+def _place(entity: Entity) -> tuple[str, str, bool, bool]:
+    """Of a client, in the order in which they are listed."""
+    return entity.user or "", entity.client_id or "", entity.user is None, entity.client_id is None
+
+
 class Quotas:
     """The limits in force and the rates under them.
 
@@ -214,7 +219,7 @@ class Quotas:
         for kind, known in self._limits.items():
             for entity, value in known.items():
                 found.setdefault(entity, {})[str(kind)] = value
-        ordered = sorted(found.items(), key=lambda item: (item[0].user or "", item[0].client_id or "", repr(item[0])))
+        ordered = sorted(found.items(), key=lambda item: _place(item[0]))
         addresses = [(Entity(ip=ip), {CONNECTION_RATE: rate}) for ip, rate in sorted(self._connection_rates.items())]
         return dict([*ordered, *addresses])
 

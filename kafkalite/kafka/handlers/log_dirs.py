@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 
@@ -16,7 +17,7 @@ class LogDirHandlers:
     def table(self) -> dict[str, Handler]:
         return {"DescribeLogDirs": self.describe, "AlterReplicaLogDirs": self.alter}
 
-    def describe(self, request: Request, message: wire.DescribeLogDirsRequest) -> wire.DescribeLogDirsResponse:
+    def describe(self, request: Request, message: wire.DescribeLogDirsRequest) -> Steps[wire.DescribeLogDirsResponse]:
         response = wire.DescribeLogDirsResponse
         wanted = (
             None
@@ -24,9 +25,11 @@ class LogDirHandlers:
             else {(topic.topic, index) for topic in message.topics for index in topic.partitions}
         )
         results = []
-        for directory in self._services.log_dirs():
+        for directory in (yield from self._services.log_dirs()):
             topics: dict[str, list[wire.DescribeLogDirsResponse.DescribeLogDirsPartition]] = {}
-            for replica in directory.replicas:
+            for number, replica in enumerate(directory.replicas, 1):
+                if not number % STEP:
+                    yield
                 key = replica.partition
                 if wanted is None or key in wanted:
                     entry = response.DescribeLogDirsPartition(

@@ -125,19 +125,18 @@ class SecurityHandlers:
 
     def describe_quotas(
         self, request: Request, message: wire.DescribeClientQuotasRequest
-    ) -> wire.DescribeClientQuotasResponse:
+    ) -> Steps[wire.DescribeClientQuotasResponse]:
         response = wire.DescribeClientQuotasResponse
         is_wanted = _quota_filter(message)
-        return response(
-            entries=[
-                response.EntryData(
-                    [response.EntityData(kind, name or None) for kind, name in _parts(entity).items()],
-                    [response.ValueData(key, value) for key, value in sorted(limits.items())],
-                )
-                for entity, limits in self._security.quotas.entities().items()
-                if is_wanted(entity)
-            ]
-        )
+        entries: list[wire.DescribeClientQuotasResponse.EntryData] = []
+        for number, (entity, limits) in enumerate(self._security.quotas.entities().items(), 1):
+            if not number % STEP:
+                yield
+            if is_wanted(entity):
+                parts = [response.EntityData(kind, name or None) for kind, name in _parts(entity).items()]
+                values = [response.ValueData(key, value) for key, value in sorted(limits.items())]
+                entries.append(response.EntryData(parts, values))
+        return response(entries=entries)
 
     async def alter_quotas(
         self, request: Request, message: wire.AlterClientQuotasRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -309,11 +309,12 @@ class MemoryServices:
             return internal_topic_config(self.config, topic, overrides, others_flush=False)
         return usable_topic_config(self.config.topic, overrides)
 
-    def log_dirs(self) -> list[LogDirDescription]:
+    def log_dirs(self) -> Generator[None, None, list[LogDirDescription]]:
         replicas = [
             LogDirReplica(key, sum(len(piece) for _, piece in log.batches), 0)
             for key, log in sorted(self.partitions.logs.items())
         ]
+        yield from ()
         return [LogDirDescription("/memory", ErrorCode.NONE, 4000, 3000, tuple(replicas))]
 
     async def alter_replica_log_dirs(

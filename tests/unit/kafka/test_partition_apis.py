@@ -218,6 +218,15 @@ async def test_disks_are_described(broker: Broker, version: int) -> None:
     assert len(everything.results[0].topics[0].partitions) == 2
 
 
+async def test_disks_are_described_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    await broker.create("t", 1_000)
+    client = await broker.client()
+    turns = counted_turns(monkeypatch)
+    answer = await client.ask(wire.DescribeLogDirsRequest(None), 4)
+    assert len(answer.results[0].topics[0].partitions) == 1_000
+    assert len(turns) >= 10
+
+
 @pytest.mark.parametrize("version", range(3))
 async def test_replicas_are_sent_to_disks(broker: Broker, version: int) -> None:
     await broker.create("t", 2)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from kafkalite.config import BrokerConfig
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
@@ -20,6 +22,7 @@ from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient, batch, fetch, produce
 from .coordinator_requests import coordinator
+from .rights import counted_turns
 
 
 class Handwound:
@@ -261,6 +264,17 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
     answer = await client.ask(alter(twice), 1)
     assert [entry.error_code for entry in answer.entries] == [42]
     assert Entity("a", None) not in quotas.entities()
+
+
+async def test_quotas_are_described_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    quotas = broker.services.rights.quotas
+    for number in range(1_000):
+        quotas.put(Entity(f"u{number:04}", None), {Kind.PRODUCE: 1024.0})
+    client = await broker.client()
+    turns = counted_turns(monkeypatch)
+    answer = await client.ask(wire.DescribeClientQuotasRequest(strict=False), 1)
+    assert [entry.entity[0].entity_name for entry in answer.entries] == [f"u{number:04}" for number in range(1_000)]
+    assert len(turns) >= 10
 
 
 async def test_connections_of_an_address_are_limited_as_soon_as_the_quota_is_set(make_broker: Any) -> None:
