@@ -27,7 +27,7 @@ _MAX_TOKEN_BYTES = 16 * 1024
 #: A token that is valid for longer is renewed after this time (ten years).
 _MAX_LIFETIME_S = 315_360_000.0
 _MAX_KEYS_BYTES = 1024 * 1024
-#: Keys of one set. They are read in one turn of the loop, some tenths of a millisecond each; issuers have a dozen at most.
+#: Keys of one set. They are read in one turn of the loop, about 0.1 ms each; issuers have a dozen at most.
 _MAX_KEYS = 100
 #: Deadline of one fetch of keys, and pause after a failed one, in seconds.
 _FETCH_S = 10.0

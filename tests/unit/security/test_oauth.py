@@ -188,7 +188,7 @@ def test_keys_that_cannot_be_used_are_read_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_set_of_too_many_keys_leaves_those_before() -> None:
-    """A megabyte has 7,000: to read them held the loop for a second."""
+    """A megabyte has 7,000: to read them held the loop for 0.4 s."""
     keys = [KEYS, json.dumps({"keys": [OTHER.as_dict(private=False)] * 101})]
     checker = TokenChecker(RULES, lambda: keys[0], lambda: float(NOW))
     checker.load()
