@@ -370,7 +370,8 @@ async def test_renewals_of_one_token_at_once_write_once_each(world: World, monke
     one, _ = await pair(world)
     made = await one.admin.create(ALICE, ALICE, [], -1)
     assert one.session is not None
-    multi, writes = one.session.multi, []
+    multi = one.session.multi
+    writes: list[Sequence[Op]] = []
 
     async def counted(ops: Sequence[Op]) -> object:
         writes.append(ops)
