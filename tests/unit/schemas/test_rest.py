@@ -429,6 +429,7 @@ async def test_what_cannot_be_compared_or_ordered_is_refused(api: Api) -> None:
         ({**INT, "references": [{"name": "a", "subject": "a-value", "version": 0}]}, 422),
         ({**INT, "references": [{"name": "a", "subject": "a-value", "version": 2**31}]}, 422),
         ({**INT, "references": [{"name": "a", "subject": "none", "version": -1}]}, 42201),
+        ({"schema": '"int"', "unknown": [[]] * 50_000}, 422),
         ({"schema": '"int"', "references": [{"name": "a", "subject": "a-value", "version": 1}] * 101}, 42201),
     ],
 )
