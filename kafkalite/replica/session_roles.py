@@ -112,6 +112,8 @@ class SessionRoles:
     async def _take_roles(self, coordinator: Coordinator) -> None:
         """Raises the Coordinator's errors; ApiError THROTTLING_QUOTA_EXCEEDED: too many commands of controllers are waiting."""
         since, metadata_version = self._commands.count, self._metadata.version
+        # A command may have deleted replicas of a topic whose request this node's server does not show yet.
+        await coordinator.sync(paths.DELETE_TOPICS)
         snapshot = await read_cluster(coordinator)
         if self._metadata.is_empty:
             self._metadata.apply(

@@ -98,8 +98,6 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
 
 async def _being_deleted(coordinator: Coordinator) -> frozenset[str]:
     """The topics whose deletion was requested before now. What cannot be decoded is the controller's to report."""
-    # A command in an earlier session may have deleted replicas of a topic whose request this node's server does not show yet.
-    await coordinator.sync(paths.DELETE_TOPICS)
     try:
         data, _ = await coordinator.get(paths.DELETE_TOPICS)
         names, _ = await coordinator.children(paths.DELETE_TOPICS)
