@@ -34,10 +34,15 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-_SPARK = Path(__file__).parent / "spark"
+_SPARK, _SIM = Path(__file__).parent / "spark", Path(__file__).parent / "sim"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark's tests first: the first worker begins with all of them, and idle workers take tests from the ends of the others' queues
-    (--dist worksteal). So one JVM is started and warmed up, not one for each worker."""
-    items.sort(key=lambda item: not item.path.is_relative_to(_SPARK))
+    (--dist worksteal). So one JVM is started and warmed up, not one for each worker. The second worker begins with the simulation's, whose
+    longest take minutes of a core: at the end, the other cores would wait for them."""
+    spark, sim = ([item for item in items if item.path.is_relative_to(room)] for room in (_SPARK, _SIM))
+    others = [item for item in items if not item.path.is_relative_to(_SPARK) and not item.path.is_relative_to(_SIM)]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    before = max(len(items) // workers - len(spark), 0)
+    items[:] = [*spark, *others[:before], *sim, *others[before:]]

@@ -16,7 +16,7 @@ from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import PATIENCE_S, QUICK, kafkalite
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
 PARTITIONS = 12
 #: A guard against hanging. On a busy machine nodes lose their sessions, and what they had is moved back afterwards.

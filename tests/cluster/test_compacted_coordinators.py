@@ -19,7 +19,7 @@ from tests.unit.kafka.conftest import batch, fetch, produce
 from tests.unit.kafka.coordinator_requests import commit
 from tests.unit.kafka.transactional_producer import Producer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster]
 
 _SETTINGS = {
     "http.port": -1,

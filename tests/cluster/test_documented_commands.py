@@ -25,7 +25,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
         pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_is_as_it_is_printed(name: str, running: dict[str, Future[int]]) -> None:
     assert running[name].result() > 0

@@ -14,7 +14,7 @@ from kafkalite.testing.scan import scan
 from tests.cluster.running import QUICK, ROOT, kafkalite, wait_until
 from tests.zk import ZooKeeperForTests
 
-pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 
 def _documented(directory: Path) -> str:

@@ -16,7 +16,7 @@ from kafkalite.testing.chaos import TOPIC, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, kafkalite, wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 
 def why(cluster: ProcessCluster) -> Any:

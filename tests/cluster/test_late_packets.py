@@ -25,7 +25,7 @@ from tests.unit.kafka.conftest import batch, fetch, produce
 
 from .test_compacted_coordinators import _RETRY, Cluster, Transactional, until_true
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster]
 
 _SETTINGS = {"http.port": -1, "transaction.state.log.num.partitions": 1}
 _TRANSACTIONS = 40

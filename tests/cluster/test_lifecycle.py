@@ -110,7 +110,6 @@ async def test_znodes_are_kafkas(cluster: ProcessCluster, zk: Eye) -> None:
 
 
 @pytest.mark.checklist(3, 4, 34)
-@pytest.mark.timeout(240)
 async def test_each_election_counts_one_and_the_dead_controllers_znodes_go(cluster: ProcessCluster, zk: Eye) -> None:
     began = int(zk.text("/controller_epoch") or "-1")
     for count in range(1, 6):
@@ -231,7 +230,6 @@ async def test_the_leaders_death_under_each_kind_of_acks(cluster: ProcessCluster
 
 
 @pytest.mark.checklist(18, 56)
-@pytest.mark.timeout(240)
 async def test_two_nodes_of_three_may_die_one_after_the_other(cluster: ProcessCluster, zk: Eye) -> None:
     await create_topic(cluster, "two-dead", assignment={0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)})
     await create_topic(cluster, "single", assignment={0: (1,)})

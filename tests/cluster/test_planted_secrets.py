@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from kafkalite.testing.processes import Process, ProcessFailed
 from tests.support.secured import PASSWORDS, PLAIN_PASSWORD, ZOOKEEPER_AUTH, SecuredCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 KEY_PASSWORD = "keys-hush-11"
 TOKEN_SECRET = "tokens-hush-12-and-longer"

@@ -30,7 +30,7 @@ from kafkalite.testing.processes import ProcessFailed
 from tests.cluster.running import wait_until
 from tests.support.secured import PASSWORDS, PLAIN_PASSWORD, SECRETS, ZOOKEEPER_AUTH, SecuredCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 _STRANGERS = 300
 

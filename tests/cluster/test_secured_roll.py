@@ -16,7 +16,7 @@ from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster]
 
 
 async def test_three_rounds_of_restarts(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from kafkalite.model import TopicPartition
 from tests.cluster.running import PATIENCE_S, wait_until
 from tests.support.secured import PASSWORDS, SecuredCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 _REAUTH_MS = 2_000
 _RENEWALS = 4

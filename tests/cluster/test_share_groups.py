@@ -14,7 +14,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _SETTINGS = {
     "default.replication.factor": 3,

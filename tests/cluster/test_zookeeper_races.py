@@ -23,7 +23,7 @@ from tests.cluster.test_zookeeper_acls import Stranger, _node_config
 from tests.support.secured import PASSWORDS, SecuredCluster
 from tests.zk import ZooKeeperForTests
 
-pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 #: Where others would stop the cluster instead of waiting for its secrets.
 _LEFT_ALONE = (paths.CONTROLLER, "/brokers", "/admin", paths.LATEST_PRODUCER_ID_BLOCK)

@@ -108,7 +108,6 @@ def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
         server.kill()
 
 
-@pytest.mark.timeout(120)
 async def test_an_ensemble_loses_servers_and_quorum_but_not_the_session(ensemble: list[EmbeddedZooKeeper]) -> None:
     loop = asyncio.get_running_loop()
     env = real_env()

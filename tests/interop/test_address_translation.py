@@ -14,7 +14,7 @@ from tests.support.translation import Host, Proxies, Translation, translation
 
 from .conftest import CLUSTER_SETTINGS, run_client
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 _SCRIPT = Path(__file__).parent / "clients" / "confluent_side.py"
 _COUNT = 200

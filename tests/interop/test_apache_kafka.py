@@ -26,7 +26,6 @@ from .test_backup import backup
 RECORDS = 2_000
 
 
-@pytest.mark.timeout(300)
 async def test_our_client_works_on_apache_kafka(tmp_path: Path, kafka_classes: str) -> None:
     settings = {"default.replication.factor": 2, "min.insync.replicas": 1}
     with KafkaCluster(tmp_path, kafka_classes, nodes=3, settings=settings) as kafka:
@@ -61,7 +60,6 @@ async def test_our_client_works_on_apache_kafka(tmp_path: Path, kafka_classes: s
             assert blocking.fetch_raw(keys[0], 0).high_watermark == ends[keys[0]]
 
 
-@pytest.mark.timeout(300)
 async def test_a_backup_moves_topics_to_and_from_apache_kafka(
     tmp_path: Path, kafka_classes: str, python_clients: Path
 ) -> None:

@@ -35,7 +35,7 @@ from tests.cluster.test_secured import say_hello
 from tests.cluster.test_zookeeper_acls import Stranger
 from tests.support.secured import PASSWORDS, ZOOKEEPER_AUTH, SecuredCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 TOKEN_SECRET = "the nodes' secret of tokens"
 

@@ -16,7 +16,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, run_client, seen_by
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 ROOT = Path(__file__).parents[2]
 CLIENT = Path(__file__).parent / "clients" / "backup_client.py"

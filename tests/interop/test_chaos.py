@@ -17,7 +17,7 @@ from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+pytestmark = [pytest.mark.timeout(1_200), pytest.mark.cluster]
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": 300,
@@ -64,13 +64,18 @@ class _Roles:
 
 
 _ROLES = ("transaction pipeline", "group pipeline-group", "leader out", "group plain-group", "leader in")
+_MUST_BE_HIT = {"transaction pipeline", "group pipeline-group"}
 
 
 async def _disturb(cluster: ProcessCluster, source: random.Random, hit: collections.Counter[str]) -> None:
-    """Kill one node at a time, those that matter in turn, or stop any; each is back before the next one goes."""
+    """Kill one node at a time, those that matter in turn, or stop any; each is back before the next one goes. Until the time is over and the
+    coordinators were hit: on a busy machine clients may have none before."""
     loop = asyncio.get_running_loop()
+    until_s = loop.time() + _CHAOS_S
     roles = _Roles(cluster.bootstrap)
     for role in itertools.cycle((*_ROLES, "stop")):
+        if loop.time() >= until_s and hit.keys() >= _MUST_BE_HIT:
+            return
         await asyncio.sleep(source.uniform(1, 2))
         if role == "stop":
             node = cluster.nodes[source.randint(1, 3)]
@@ -94,20 +99,14 @@ async def test_librdkafka_under_kill_9_and_stop(python_clients: Path, tmp_path: 
             str(python_clients),
             str(script),
             ",".join(cluster.bootstrap),
-            str(_CHAOS_S),
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        assert client.stdout is not None
+        assert client.stdin is not None and client.stdout is not None
         try:
             assert await client.stdout.readline() == b"producing\n"
-            try:
-                async with asyncio.timeout(_CHAOS_S):
-                    await _disturb(cluster, random.Random(5), hit)
-            except TimeoutError:
-                for broker_id, node in cluster.nodes.items():
-                    node.signal(signal.SIGCONT)
-                    if not node.running:
-                        cluster.restart(broker_id)
+            await _disturb(cluster, random.Random(5), hit)
+            client.stdin.close()
             seen = json.loads((await client.stdout.read()).splitlines()[-1])
         finally:
             if client.returncode is None:
@@ -118,7 +117,6 @@ async def test_librdkafka_under_kill_9_and_stop(python_clients: Path, tmp_path: 
     assert seen["acked"] > 100 * _CHAOS_S / 10
     assert seen["transactions"] > 5
     assert seen["rebalances"] > 3
-    assert {"transaction pipeline", "group pipeline-group"} <= hit.keys()
     assert seen["failed"] == []
     assert (seen["in"], seen["plain"], seen["out"]) == (clean, clean, clean)
     assert seen["not consumed by the group"] == 0

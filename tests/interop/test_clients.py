@@ -16,7 +16,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, run_client, seen_by
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 CLIENTS = Path(__file__).parent / "clients"
 CONFLUENT_SEES = {

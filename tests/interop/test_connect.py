@@ -18,7 +18,7 @@ from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import seen_by
 
-pytestmark = [pytest.mark.timeout(560), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _SETTINGS = {
     "default.replication.factor": 3,

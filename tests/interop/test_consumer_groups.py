@@ -10,7 +10,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, seen_by
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 CLIENTS = Path(__file__).parent / "clients"
 _QUICK = {"group.consumer.heartbeat.interval.ms": 300, "group.consumer.session.timeout.ms": 6000}

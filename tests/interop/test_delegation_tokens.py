@@ -13,7 +13,7 @@ from tests.support.secured import PASSWORDS, SecuredCluster
 
 from .conftest import _base, install, scratch
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 CLIENTS = Path(__file__).parent / "clients"
 _SECRET = "the nodes' secret of tokens"

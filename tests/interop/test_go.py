@@ -11,7 +11,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, install, scratch, seen_by
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 SOURCES = Path(__file__).parent / "clients" / "go"
 

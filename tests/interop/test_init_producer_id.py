@@ -21,7 +21,7 @@ from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _base
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _SETTINGS = {
     "transaction.state.log.num.partitions": 3,

@@ -21,7 +21,7 @@ from tests.support.principals import SECURE, by_client_id
 
 from .conftest import CLUSTER_SETTINGS, run_client, seen_by
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _TOOLS = "org.apache.kafka.tools"
 CLIENTS = Path(__file__).parent / "clients"

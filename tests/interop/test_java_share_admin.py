@@ -14,7 +14,7 @@ from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _base, install, scratch
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 CLIENTS = Path(__file__).parent / "clients"
 

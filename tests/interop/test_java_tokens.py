@@ -17,7 +17,7 @@ from .conftest import _base, install, scratch
 from .test_delegation_tokens import CLIENTS
 from .test_tokens import Issuer
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _SHORT_S = 10
 

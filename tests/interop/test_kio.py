@@ -9,8 +9,6 @@ import pytest
 
 from .conftest import install, scratch, seen_by
 
-pytestmark = pytest.mark.timeout(400)
-
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 

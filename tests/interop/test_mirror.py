@@ -13,7 +13,7 @@ from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _base, run_client, seen_by
 
-pytestmark = [pytest.mark.timeout(560), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _SETTINGS = {
     "default.replication.factor": 3,

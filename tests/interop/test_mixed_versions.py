@@ -14,7 +14,7 @@ from tests.cluster.running import wait_until
 from .kafka_tools import Verb
 from .test_kafka_tools import Tools, tools
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _ROOT = Path(__file__).parents[2]
 #: What the code of before knew less.

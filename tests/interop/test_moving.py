@@ -21,7 +21,7 @@ from tests.documented.session import Session
 
 from .conftest import _base
 
-pytestmark = [pytest.mark.timeout(560), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 PAGE = ROOT / "docs" / "moving-from-kafka.md"
 _MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
 

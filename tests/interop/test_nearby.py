@@ -13,7 +13,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, run_client
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _PRODUCE = """
 import sys, confluent_kafka as c

@@ -12,7 +12,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import _base, install, python_of, scratch, seen_by
 
-pytestmark = [pytest.mark.timeout(560), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 CLIENTS = Path(__file__).parent / "clients"
 _REQUIREMENTS = Path(__file__).parent / "requirements-old.txt"

@@ -13,7 +13,7 @@ from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _HAS_JAVA, _base, seen_by
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 _SCRIPT = Path(__file__).parent / "clients" / "confluent_purged.py"
 _LOGS = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}

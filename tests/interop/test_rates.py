@@ -15,7 +15,7 @@ from tests.cluster.running import wait_until
 
 from .conftest import _base
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _CONFIGS, _TOPICS = "org.apache.kafka.tools.ConfigCommand", "org.apache.kafka.tools.TopicCommand"
 #: ApiVersions 0, in a frame.

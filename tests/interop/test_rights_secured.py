@@ -27,7 +27,7 @@ from tests.support.secured import PASSWORDS, SecuredCluster
 
 from .conftest import seen_by
 
-pytestmark = [pytest.mark.timeout(500), pytest.mark.cluster, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 SCRIPT = Path(__file__).parent / "clients" / "confluent_rights.py"
 USERS = ("alice", "bob", "mallory")

@@ -8,7 +8,7 @@ import pytest
 
 from bench.rolling import is_clean, run
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 
 def test_a_round_of_restarts_reaches_no_application(python_clients: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.support.secured import PASSWORDS, PLAIN_PASSWORD, SecuredCluster
 
 from .conftest import CLUSTER_SETTINGS, seen_by
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 SCRIPT = Path(__file__).parent / "clients" / "secured_clients.py"
 WHAT_THEY_SEE = {

@@ -13,7 +13,7 @@ from tests.support.principals import SECURE, by_client_id
 
 from .conftest import CLUSTER_SETTINGS, seen_by
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 CLIENTS = Path(__file__).parent / "clients"
 

@@ -25,7 +25,7 @@ from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _base, install, run_client, scratch, seen_by
 
-pytestmark = [pytest.mark.timeout(560), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _CLIENTS = Path(__file__).parent / "clients"
 _SOURCE = _CLIENTS / "java" / "CountNumbers.java"

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.secured import SecuredCluster
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _SCRIPT = Path(__file__).parent / "clients" / "confluent_tokens.py"
 

@@ -14,7 +14,7 @@ from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory
 from kafkalite.model import TopicPartition
 from kafkalite.testing.processes import ProcessCluster
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": 300,
@@ -54,7 +54,6 @@ async def test_librdkafka_while_zookeeper_is_away(python_clients: Path, tmp_path
                 str(python_clients),
                 str(script),
                 ",".join(cluster.bootstrap),
-                "until-eof",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )

@@ -22,8 +22,65 @@ _ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = {"spark.python.authenticate.socketTimeout": "120s"}
 
 
+class OneSession:
+    """The session that the tests share, and a new JVM where a test leaves the old one unusable.
+
+    py4j sends a command and reads its answer. An exception in between (the guard of pytest-timeout) leaves the answer unread, and every later
+    command gets the answer of the one before: one test that hangs would fail all that follow, with errors that say nothing.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._session: Any = None
+        self._asked = 0
+
+    def get(self) -> Any:
+        if self._session is not None and not self._answers():
+            self._end_jvm()
+        if self._session is None:
+            try:
+                self._session = _start(self._scratch)
+            except BaseException:
+                self._end_jvm()
+                raise
+        return self._session
+
+    def _answers(self) -> bool:
+        """Whether the JVM answers this question, not an earlier one."""
+        self._asked += 1
+        try:
+            return bool(self._session._jvm.Integer.parseInt(str(self._asked)) == self._asked)
+        except Exception:  # noqa: BLE001 - an answer to another question can be taken for anything
+            return False
+
+    def _end_jvm(self) -> None:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        if SparkContext._gateway is not None:
+            SparkContext._gateway.proc.kill()
+            SparkContext._gateway.proc.wait()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = self._session = None
+
+    def stop(self) -> None:
+        if self._session is not None and self._answers():
+            self._session.stop()
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def one_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneSession]:
+    shared = OneSession(tmp_path_factory.mktemp("spark"))
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def spark(one_session: OneSession) -> Any:
+    return one_session.get()
+
+
+def _start(scratch: Path) -> Any:
     from pyspark import __version__
     from pyspark.sql import SparkSession
 
@@ -36,7 +93,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["JAVA_HOME"] = java_home()
-    scratch = tmp_path_factory.mktemp("spark")
     session = (
         SparkSession.builder.master("local[2,2]")
         .appName("kafkalite-tests")
@@ -57,8 +113,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    return session
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ import pytest
 from kafkalite.model import TopicPartition as Tp
 from tests.spark.conftest import PATIENCE
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:

@@ -19,7 +19,6 @@ import pytest
 from kafkalite.testing.processes import DIE_WITH_PARENT
 from tests.unit.pipelines.test_rest_catalog import sink_of, staged
 
-pytestmark = pytest.mark.timeout(600)
 pytest.importorskip("thrift")
 
 _JARS = Path(pyspark.__file__).parent / "jars"

@@ -18,8 +18,6 @@ import pytest
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, NEWEST_VERSION, KafkaCluster, server_class_path
 from tests.spark.conftest import PATIENCE
 
-pytestmark = pytest.mark.timeout(900)
-
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
 KAFKA_VERSIONS = os.environ.get("KAFKA_VERSIONS", f"{KAFKA_VERSION} {NEWEST_VERSION}").split()
 #: An hour ago, which retention spares and no broker takes for the future; records are whole milliseconds apart.

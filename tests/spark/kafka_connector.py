@@ -24,8 +24,6 @@ from kafkalite.testing.apache_kafka import KAFKA_VERSION, NEWEST_VERSION, KafkaC
 from kafkalite.testing.spark_kafka import connector_jars
 from tests.spark.conftest import PATIENCE
 
-pytestmark = pytest.mark.timeout(600)
-
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
 BROKERS = os.environ.get("BROKERS", f"kafkalite {KAFKA_VERSION} {NEWEST_VERSION}").split()
 #: An hour ago, which retention spares and no broker takes for the future; records are whole milliseconds apart.

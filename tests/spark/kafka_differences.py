@@ -27,8 +27,6 @@ from kafkalite.record.reader import read_records
 from kafkalite.testing.spark_kafka import CONNECTORS, connector_jars
 from tests.spark.conftest import PATIENCE
 
-pytestmark = pytest.mark.timeout(600)
-
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
 T0 = int(time.time()) * 1000 - 3_600_000
 _PLACE = ("topic", "partition", "offset")

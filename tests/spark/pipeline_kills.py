@@ -13,7 +13,7 @@ import pytest
 from kafkalite_pipelines import load
 from tests.spark.test_pipelines import iceberg, numbers, put, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 _VICTIM = """
 import os, signal, sys

@@ -18,7 +18,7 @@ from kafkalite.testing.processes import ProcessCluster
 from kafkalite_pipelines import parse
 from tests.spark.test_pipelines import iceberg, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 WRITER = Path(__file__).with_name("registry_writer.py")
 

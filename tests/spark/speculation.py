@@ -11,8 +11,6 @@ from bench.spark_exactly_once import SETTINGS
 from bench.spark_twins import BATCHES, run
 from kafkalite.testing.processes import ProcessCluster
 
-pytestmark = pytest.mark.timeout(900)
-
 RECORDS = 3_000
 
 

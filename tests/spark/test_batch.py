@@ -14,7 +14,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
 from pyspark_kafkalite.driver import like_kafka
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark]
 
 
 def load(spark, served, topic: str = "t", **options: str):

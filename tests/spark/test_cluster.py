@@ -26,7 +26,7 @@ from kafkalite_pipelines.backfill import Range, replay_of, run
 from kafkalite_pipelines.control import own
 from tests.spark.test_pipeline_ranges import Killed, die
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 ROWS = 60_000
 RECORDS = 3_000

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "spark" / "examples"
 ROWS = 20_000

@@ -13,7 +13,7 @@ from kafkalite_pipelines import PipelineError
 from tests.spark.one_batch import process
 from tests.spark.test_pipelines import described, iceberg, numbers, put
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 
 def test_a_table_keeps_its_batch_when_another_sink_fails(

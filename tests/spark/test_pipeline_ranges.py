@@ -12,7 +12,7 @@ from kafkalite_pipelines.backfill import Range, Report, backfill_of, replay_of, 
 from kafkalite_pipelines.control import supervise
 from tests.spark.test_pipelines import described, iceberg, numbers, put
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 
 def test_a_range_into_another_table_in_limited_batches(spark, log, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kafkalite_pipelines.definition import Maintenance
 from tests.spark.one_batch import process
 from tests.spark.test_pipelines import described, iceberg, numbers, put, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 
 def all_rows(directory: Path, format_: str) -> list[dict[str, Any]]:

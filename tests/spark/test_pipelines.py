@@ -19,7 +19,7 @@ from kafkalite_pipelines.checking import problems_in_spark
 from kafkalite_pipelines.control import supervise
 from tests.spark.one_batch import process
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 SCHEMA = {"n": "long", "name": "string"}
 

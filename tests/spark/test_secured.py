@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.secured import PASSWORDS, SECRETS, SecuredCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.zookeeper]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ try:
 except ImportError:  # before 4.2
     ReadMaxRows = None
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 
 def stream(spark, served, topic: str = "t", **options: str):

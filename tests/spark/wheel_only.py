@@ -16,8 +16,6 @@ import pytest
 
 from tests.spark.conftest import PATIENCE
 
-pytestmark = pytest.mark.timeout(600)
-
 JOB = """
 import sys
 from pyspark.sql import SparkSession

@@ -60,7 +60,7 @@ class PartitionHandlers:
         if answer.error:
             raise api_error(ErrorCode(answer.error), answer.message)
         found = {(each.topic, each.partition): each for each in answer.partitions}
-        told = (
+        by_topic = (
             list(_by_topic(answer.partitions).items())
             if asked is None
             else [(topic.topic, [found[topic.topic, index] for index in topic.partitions]) for topic in asked]
@@ -71,7 +71,7 @@ class PartitionHandlers:
                     topic,
                     [response.PartitionResult(each.partition, each.error, each.message or None) for each in results],
                 )
-                for topic, results in told
+                for topic, results in by_topic
             ]
         )
 

@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 from kafkalite_cli import serve
 
 
-@pytest.mark.timeout(120)
 def test_the_node_says_that_it_waits_for_zookeeper_before_it_imports_what_it_runs(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         command = [

@@ -50,8 +50,6 @@ from tests.datadriven.test_rpc_messages import sample
 from tests.support.principals import SECURE, by_client_id
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(120)
-
 ROOT = Path(__file__).parents[3]
 REFUSED = frozenset(int(code) for code in REFUSALS.values())
 SETTINGS: dict[str, Any] = {
