@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kafkalite.coordinators.services import Services
-from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
@@ -27,7 +27,7 @@ class TokenHandlers:
         self._access = services.rights.access
         #: One change of a token at a time, users in turn: of many at once of the same token each would read and write it again whenever another
         #: one was faster.
-        self._changes = FairLane(services.run_blocking, services.clock, at_once=1)
+        self._changes = FairExecutor(services.run_blocking, services.clock, at_once=1)
 
     def table(self) -> dict[str, Handler]:
         return {
