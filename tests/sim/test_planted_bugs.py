@@ -311,6 +311,11 @@ BUGS: dict[str, Plan] = {
 }
 
 
+_ONE_OF_EACH_PLAN = [
+    name for number, (name, of_name) in enumerate(BUGS.items()) if of_name not in list(BUGS.values())[:number]
+]
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: Patch) -> None:
     PLANTS[name](monkeypatch.setattr)
@@ -324,7 +329,7 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: Patch) -> None:
     pytest.fail("\n".join(told))
 
 
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", _ONE_OF_EACH_PLAN)
 def test_without_the_bug_the_same_plan_passes(name: str) -> None:
     result = Simulation(BUGS[name]).run()
     assert result.violation is None, "\n".join([*result.log[-20:], result.line()])
