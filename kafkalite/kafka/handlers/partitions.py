@@ -63,7 +63,13 @@ class PartitionHandlers:
         by_topic = (
             list(_by_topic(answer.partitions).items())
             if asked is None
-            else [(topic.topic, [found[topic.topic, index] for index in topic.partitions]) for topic in asked]
+            else [
+                (
+                    topic.topic,
+                    [found[topic.topic, index] for index in topic.partitions if (topic.topic, index) in found],
+                )
+                for topic in asked
+            ]
         )
         return response(
             replica_election_results=[

@@ -15,6 +15,7 @@ from kafkalite.client.connection import Connection
 from kafkalite.client.messages import metadata_request
 from kafkalite.client.session import RENEWED_AFTER
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.kafka import authentication
 from kafkalite.model import Endpoint
 from kafkalite.rpc.answers import RpcError
 from kafkalite.security.dialling import ClientSecurity
@@ -80,6 +81,7 @@ async def test_without_a_login_the_error_names_the_cause(make: Any) -> None:
 
 async def test_it_logs_in_again_between_its_requests(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = await make(max_reauth_ms=600_000)
+    monkeypatch.setattr(authentication, "_REAUTHENTICATION_S", 0.0)  # only the client's clock moves ahead here
     loop = asyncio.get_running_loop()
     real, later_s = loop.time, 0.0
     monkeypatch.setattr(loop, "time", lambda: real() + later_s)
