@@ -35,9 +35,9 @@ test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simu
 coverage: $(VENV)/.complete ## tests within one process, and the share of lines that they run; fails below the floor (pyproject.toml)
 	$(PY) -m pytest $(COVERED) -n 3 --dist worksteal --cov --cov-report=term:skip-covered
 
-# Three at once, beside those of `coverage`: half of the time, these tests wait for their processes.
+# Four at once, beside those of `coverage`: half of the time, these tests wait for their processes.
 rest: $(VENV)/.complete
-	$(PY) -m pytest tests -n 3 --dist worksteal --durations 30 $(COVERED:%=--ignore=%)
+	$(PY) -m pytest tests -n 4 --dist worksteal --durations 30 $(COVERED:%=--ignore=%)
 
 # Types and imports take one core, and so do the seeds here: both at once. The tests of processes leave a third of the CPU idle: the others take
 # it.

@@ -79,7 +79,7 @@ async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None
         await wait_in_sync(cluster, TOPIC, 3)
         for arguments, expected in (
             ([names[0], "--broker", "1", "--to", "/nowhere"], "not one of log.dirs"),
-            (["nothing-7", "--broker", "1", "--to", str(first)], "no replica on this broker"),
+            (["nothing-7", "--broker", "1", "--to", str(first)], "there is no topic 'nothing'"),
         ):
             code, told = await kafkalite(cluster, "disk", "move", *arguments)
             assert code != 0 and expected in told and told.count("\n") == 1, told
