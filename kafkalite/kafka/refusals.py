@@ -32,13 +32,13 @@ AlterConfigs responses=resources
 IncrementalAlterConfigs responses=resources
 OffsetCommit topics=topics partitions=partitions
 TxnOffsetCommit topics=topics partitions=partitions
-OffsetFetch topics:0-7=topics partitions=partition_indexes groups=groups
+OffsetFetch topics:0-1=topics partitions=partition_indexes groups=groups
 FindCoordinator coordinators=coordinator_keys
 DescribeGroups groups=groups
 ConsumerGroupDescribe groups=group_ids
 StreamsGroupDescribe groups=group_ids
 DeleteGroups results=groups_names
-AddPartitionsToTxn results_by_transaction=transactions topic_results=topics results_by_topic_v3_and_below=v3_and_below_topics results_by_partition=partitions
+AddPartitionsToTxn results_by_topic_v3_and_below=v3_and_below_topics results_by_partition=partitions
 WriteTxnMarkers markers=markers topics=topics partitions=partition_indexes
 ShareGroupDescribe groups=group_ids
 DescribeShareGroupOffsets groups=groups topics=topics partitions=partitions
@@ -56,7 +56,7 @@ CreateAcls results=creations
 DeleteAcls filter_results=filters
 DescribeClientQuotas entries=
 AlterClientQuotas entries=entries entity=entity
-ElectLeaders replica_election_results:0-0=topic_partitions partition_result=partitions
+ElectLeaders replica_election_results=topic_partitions partition_result=partitions
 UpdateFeatures results=feature_updates
 AlterReplicaLogDirs results=dirs.topics partitions=partitions
 """

@@ -13,6 +13,7 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.refusals import refuse
+from kafkalite.protocol import wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.protocol.schema import schemas
 from kafkalite.testing.kafka_messages import TOPICS, MessageMaker
@@ -46,6 +47,22 @@ def test_every_version_can_be_refused_as_a_whole(name: str) -> None:
             message = MessageMaker(random.Random(f"{name}/{version}/{number}"), schema, version).message()
             data = encode(refuse(name, message, version, ErrorCode.REQUEST_TIMED_OUT, "why"), version)
             assert type(decode(name + "Response", version, data)).__name__ == name + "Response"
+
+
+def test_a_refusal_repeats_what_kafkas_repeats() -> None:
+    """Beside an error of the whole response, as Apache Kafka 4.4.0 was seen to do."""
+    election, offsets, transactions = wire.ElectLeadersRequest, wire.OffsetFetchRequest, wire.AddPartitionsToTxnRequest
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    for version in range(3):
+        answer = refuse("ElectLeaders", election(0, [election.TopicPartitions("t", [3])]), version, code, "why")
+        [topic] = answer.replica_election_results
+        assert [(each.partition_id, each.error_code) for each in topic.partition_result] == [(3, code)]
+    for version in range(8):
+        message = offsets("g", [offsets.OffsetFetchRequestTopic("t", [3])])
+        assert len(refuse("OffsetFetch", message, version, code, "why").topics) == (version < 2)
+    asked = transactions([transactions.AddPartitionsToTxnTransaction("x", 1, 0, verify_only=True, topics=[])])
+    answer = refuse("AddPartitionsToTxn", asked, 5, code, "why")
+    assert (answer.error_code, list(answer.results_by_transaction)) == (code, [])
 
 
 def test_refusals_are_the_bytes_they_were() -> None:
