@@ -57,6 +57,8 @@ DeleteAcls filter_results=filters
 DescribeClientQuotas entries=
 AlterClientQuotas entries=entries entity=entity
 ElectLeaders replica_election_results=topic_partitions partition_result=partitions
+AlterPartitionReassignments responses=topics partitions=partitions
+ListPartitionReassignments topics=topics partitions=partition_indexes
 UpdateFeatures results=feature_updates
 AlterReplicaLogDirs results=dirs.topics partitions=partitions
 """

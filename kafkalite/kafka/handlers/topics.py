@@ -299,7 +299,8 @@ def _created(result: TopicResult, *, is_described: bool) -> wire.CreateTopicsRes
     )
     if not is_described:
         # Kafka: how many partitions and replicas, and under which configuration, is for those who may describe that.
-        answer.topic_config_error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if not result.error:
+            answer.topic_config_error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return answer
     answer.num_partitions, answer.replication_factor = result.partitions, result.replication_factor
     if not result.error:

@@ -399,6 +399,8 @@ async def test_a_created_topic_is_told_in_full_to_those_who_may_describe_its_con
     allow(broker, "ann", TOPIC, "new2", Operation.CREATE, Operation.DESCRIBE_CONFIGS)
     [made] = (await client.ask(request([request.CreatableTopic("new2", 3, 1)], 1000), 7)).topics
     assert (made.error_code, made.topic_config_error_code, made.num_partitions) == (0, 0, 3)
+    [refused] = (await client.ask(request([request.CreatableTopic("other", 3, 1)], 1000), 7)).topics
+    assert (refused.error_code, refused.topic_config_error_code, refused.num_partitions) == (29, 0, -1)
 
 
 async def test_an_api_without_a_rule_is_refused(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,7 +263,7 @@ async def test_administration_of_groups(broker: Broker) -> None:
     only = await client.ask(wire.ListGroupsRequest(states_filter=["Empty"]), 4)
     assert [group.group_id for group in only.groups] == ["simple"]
     assert (await client.ask(wire.ListGroupsRequest(types_filter=["consumer"]), 5)).groups == []
-    deleted = await client.ask(wire.DeleteGroupsRequest(["g", "simple", "nothing"]), 2)
+    deleted = await client.ask(wire.DeleteGroupsRequest(["g", "simple", "nothing", "simple"]), 2)
     assert [result.error_code for result in deleted.results] == [
         ErrorCode.NON_EMPTY_GROUP,
         0,

@@ -60,6 +60,13 @@ def test_a_refusal_repeats_what_kafkas_repeats() -> None:
     for version in range(8):
         message = offsets("g", [offsets.OffsetFetchRequestTopic("t", [3])])
         assert len(refuse("OffsetFetch", message, version, code, "why").topics) == (version < 2)
+    move, moves = wire.AlterPartitionReassignmentsRequest, wire.ListPartitionReassignmentsRequest
+    moved = move(topics=[move.ReassignableTopic("t", [move.ReassignablePartition(3, None)])])
+    [topic] = refuse("AlterPartitionReassignments", moved, 1, code, "why").responses
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(3, code)]
+    listed = moves(topics=[moves.ListPartitionReassignmentsTopics("t", [3])])
+    [topic] = refuse("ListPartitionReassignments", listed, 0, code, "why").topics
+    assert [each.partition_index for each in topic.partitions] == [3]
     asked = transactions([transactions.AddPartitionsToTxnTransaction("x", 1, 0, verify_only=True, topics=[])])
     answer = refuse("AddPartitionsToTxn", asked, 5, code, "why")
     assert (answer.error_code, list(answer.results_by_transaction)) == (code, [])

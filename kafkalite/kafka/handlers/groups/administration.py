@@ -79,7 +79,7 @@ class GroupAdminHandlers:
     async def delete_groups(self, request: Request, message: wire.DeleteGroupsRequest) -> wire.DeleteGroupsResponse:
         result = wire.DeleteGroupsResponse.DeletableGroupResult
         results = []
-        for group_id in message.groups_names:
+        for group_id in dict.fromkeys(message.groups_names):  # each once, as in Kafka
             code, text = ErrorCode.NONE, None
             try:
                 if group_id in request.denied.keys:
