@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.security.listener import ListenerSecurity, SaslLogin
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.secured import PASSWORDS, PLAIN_PASSWORD, SecuredCluster
@@ -17,6 +18,8 @@ from .conftest import CLUSTER_SETTINGS, seen_by
 pytestmark = [pytest.mark.cluster]
 
 SCRIPT = Path(__file__).parent / "clients" / "secured_clients.py"
+#: Clients come back after 72 % of it at the earliest, and a node lets them once in a second.
+_SESSION_MS = 1500
 WHAT_THEY_SEE = {
     "confluent": {"errors": [], "consumed": 30},
     "confluent refused": True,
@@ -70,7 +73,8 @@ async def test_mutual_tls(python_clients: Path, tmp_path: Path) -> None:
     assert not cluster.failures
 
 
-async def test_plain_without_tls(python_clients: Path, tmp_path: Path) -> None:
+async def test_plain_without_tls(python_clients: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the end with short sessions (KIP-368), which clients renew between their requests."""
     users = tmp_path / "users"
     users.write_text(f"plain={PLAIN_PASSWORD}\nnode={PASSWORDS['node']}\n")
     settings = {
@@ -93,4 +97,26 @@ async def test_plain_without_tls(python_clients: Path, tmp_path: Path) -> None:
             password=PLAIN_PASSWORD,
         )
         assert seen == WHAT_THEY_SEE
+        renewals = 0
+        login = ListenerSecurity.login
+
+        def counted(security: ListenerSecurity, exchange: Any, mechanism: str, before: Any, host: str) -> SaslLogin:
+            nonlocal renewals
+            security.max_reauth_ms = _SESSION_MS
+            renewals += before is not None and exchange.user == "plain"
+            if renewals and not renewals % 3:
+                (tmp_path / str(renewals // 3)).touch()
+            return login(security, exchange, mechanism, before, host)
+
+        monkeypatch.setattr(ListenerSecurity, "login", counted)
+        seen = await clients_see(
+            python_clients,
+            cluster.bootstrap,
+            "SASL_PLAINTEXT",
+            mechanism="PLAIN",
+            user="plain",
+            password=PLAIN_PASSWORD,
+            until=str(tmp_path),
+        )
+        assert seen == {"errors": [], "left": 0, "kafka-python": True}
     assert not cluster.failures

@@ -1,6 +1,7 @@
 """confluent-kafka (librdkafka), kafka-python and aiokafka over a secured listener: one JSON line of what they saw.
 
-Arguments: a JSON object with bootstrap, protocol, mechanism, user, password, authority, certificate (PEM files).
+Arguments: a JSON object with bootstrap, protocol, mechanism, user, password, authority, certificate (PEM files). With `until`, a
+directory, confluent-kafka writes until it has a file `1`, then kafka-python until it has a file `2`.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import json
 import ssl
 import sys
 import time
+from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
@@ -120,7 +122,27 @@ async def aio():
     return seen
 
 
+def lasting():
+    """Both know KIP-368: they log in again on the same connections, and lose no record."""
+    errors, written = [], 0
+    producer = Producer(confluent_settings(GIVEN["password"]))
+    while not (Path(GIVEN["until"]) / "1").exists():
+        producer.produce(TOPIC, "x", on_delivery=lambda error, _: errors.append(str(error)) if error else None)
+        producer.poll(0.02)
+    left = producer.flush(30)
+    del producer
+    other = KafkaProducer(**kafka_python_settings())
+    while not (Path(GIVEN["until"]) / "2").exists():
+        other.send(TOPIC, b"x").get(30)
+        written += 1
+    other.close()
+    return {"errors": errors, "left": left, "kafka-python": written > 0}
+
+
 def main():
+    if "until" in GIVEN:
+        print(json.dumps(lasting()))
+        return
     seen = {"confluent": confluent(), "confluent refused": confluent_refused()}
     try:
         seen["kafka-python"] = kafka_python()
