@@ -187,7 +187,8 @@ class ScramServer:
         self.user = _unescaped(name)
         if acting_as is not None and _unescaped(acting_as) != self.user:
             raise AuthenticationFailed("acting for another user is not offered")
-        is_token = _TOKEN_EXTENSION[1:] in extensions.split(",")
+        named = (each.partition("=") for each in extensions.split(","))
+        is_token = any(name == "tokenauth" and value.lower() == "true" for name, _, value in named)
         # Made for everybody: the few microseconds that it takes can be measured from outside.
         false = decoy(self.mechanism, self.user, self._decoy_key)
         found = self._of_token(self.user) if is_token else self._lookup(self.user)

@@ -92,6 +92,14 @@ def test_a_login_with_a_token_is_its_owners() -> None:
     assert not security.holds(login)
 
 
+@pytest.mark.parametrize("extension", [",tokenauth=TRUE", ",a=b,tokenauth=True"])
+def test_a_token_is_announced_in_any_case(extension: str) -> None:
+    """As in Kafka (Boolean.parseBoolean)."""
+    server = listener_security(delegated=World().tokens.delegated).exchange(MECHANISM)
+    assert isinstance(server, ScramServer)
+    exchange(server, "id", World().password, extension)
+
+
 @pytest.mark.parametrize("user,extension", [("id", ""), ("alice", None), ("other", None), ("id", ",tokenauth=no")])
 def test_a_token_is_no_user_and_a_user_no_token(user: str, extension: str) -> None:
     world = World()
