@@ -338,9 +338,13 @@ async def test_the_three_verbs(tmp_path: Path) -> None:
             "admin", "config", "get", "--topic", "x.t", "--json", "--bootstrap", ",".join(on.bootstrap)
         )
         assert json.loads(settings.out)["settings"] == {"retention.ms": "60000"}
-    whole = await kafkalite("admin", "backup", "verify", directory)
-    assert (whole.code, whole.out.splitlines()[-1][:18]) == (0, "whole: 20 records,")
-    next((tmp_path / "b").rglob("*.log")).write_bytes(b"")
+        whole = await kafkalite("admin", "backup", "verify", directory)
+        assert (whole.code, whole.out.splitlines()[-1][:18]) == (0, "whole: 20 records,")
+        next((tmp_path / "b").rglob("*.log")).write_bytes(b"")
+        refused = await run(on, "restore", directory, "--prefix", "x.", "--replace", "--yes")
+        assert (refused.code, "checksum" in refused.err) == (1, True), refused
+        ends = await client.end_offsets([TopicPartition("x.t", 0), TopicPartition("x.t", 1)])
+        assert list(ends.values()) == [10, 10], "nothing is deleted for a backup that cannot be restored"
     broken = await kafkalite("admin", "backup", "verify", directory)
     assert (broken.code, broken.err.count("\n"), "checksum" in broken.err) == (1, 1, True)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kafkalite.wording import number_of
-from kafkalite_cli.admin.backup.files import Manifest, batches_of, finished_manifest
+from kafkalite_cli.admin.backup.files import Manifest, check_records, finished_manifest
 from kafkalite_cli.admin.backup.pace import CopyRate
 from kafkalite_cli.new_files import keep_from_others
 from kafkalite_cli.output import Invocation, Output, client_options, confirm, group_options, run_watch, size_text
@@ -133,11 +133,7 @@ def verify(directory: Path, *, as_json: bool) -> None:
       kafkalite admin backup verify /backup/monday
     """
     manifest = finished_manifest(directory)
-    for topic in manifest.topics:
-        for part in topic.partitions:
-            for file in part.files:
-                for _ in batches_of(directory, topic.topic, part.partition, file):
-                    pass
+    check_records(directory, manifest)
     _report(manifest, "whole", Output(as_json))
 
 

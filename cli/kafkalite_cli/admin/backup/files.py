@@ -340,6 +340,15 @@ def batches_of(root: Path, topic: str, partition: int, file: RecordFile) -> Iter
         )
 
 
+def check_records(root: Path, manifest: Manifest) -> None:
+    """Read every file of a backup. Raises BackupError: one of them is missing, or not what was written."""
+    for topic in manifest.topics:
+        for part in topic.partitions:
+            for file in part.files:
+                for _ in batches_of(root, topic.topic, part.partition, file):
+                    pass
+
+
 def _rest_of_batch(path: Path, opened: IO[bytes], head: bytes) -> bytes:
     if len(head) == HEADER_SIZE:
         header = parse_header(head)

@@ -36,6 +36,7 @@ from kafkalite_cli.admin.backup.files import (
     BackupError,
     Manifest,
     batches_of,
+    check_records,
     check_topic_name,
     records_before,
     write_atomically,
@@ -183,6 +184,8 @@ class Restore:
             verb, them = ("exist", "them") if more else ("exists", "it")
             raise ConfigError(f"topic {blocked[0]!r}{more} {verb}: use --prefix, or --replace to delete {them} first")
         await self._refuse_groups()
+        if blocked:  # what is deleted for a backup that cannot be read would be lost with it
+            await asyncio.to_thread(check_records, self._root, self._manifest)
         for name in blocked:
             await self._delete(name)
         for topic in self._manifest.topics:
