@@ -81,6 +81,6 @@ def configuration_page() -> str:
         "",
         "Limits of reassignments (KIP-435), integers from 1, without a limit by default, set with `admin config set --cluster` or by",
         "`admin reassign execute`: " + ", ".join(f"`{key}`" for key in LIMIT_KEYS) + ".",
-        "The names of the KIP's table, `reassignment.max.concurrent.…`, are accepted too.",
+        "The names of the KIP's table, `reassignment.max.concurrent.…`, are accepted too. If a limit is set under both names, the stricter one holds.",
     ]
     return "\n".join(lines) + "\n"

@@ -419,13 +419,10 @@ def undropped(state: ControllerState) -> list[tuple[TopicPartition, BrokerId]]:
 
 
 def limits_from(settings: Mapping[str, str]) -> ReassignmentLimits:
-    """The limits; what is missing, or was written by hand and is no limit, limits nothing."""
+    """The limits; what is missing, or was written by hand and is no limit, limits nothing. Of a limit that is set under several names, the strictest."""
 
     def value(name: str) -> int:
-        for prefix in LIMIT_PREFIXES:
-            if prefix + name in settings:
-                return parse_limit(settings[prefix + name]) or UNLIMITED
-        return UNLIMITED
+        return min(parse_limit(settings.get(prefix + name, "")) or UNLIMITED for prefix in LIMIT_PREFIXES)
 
     return ReassignmentLimits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
 

@@ -129,6 +129,7 @@ async def test_a_limit_that_nobody_reports_counts_at_the_next_tick(
 async def test_the_kips_example_within_the_limits(cluster: Cluster, belongs_to: str) -> None:
     if belongs_to != "order":
         cluster.cluster_settings["reassignment.parallel.replica.count"] = "2"
+        cluster.cluster_settings["reassignment.parallel.partition.count"] = "9"  # set earlier, under the other name
         cluster.cluster_settings["reassignment.max.concurrent.partition.count"] = "3"
         cluster.cluster_settings["reassignment.parallel.leader.movements"] = "1"
     own = {"cluster": admin_znodes.NO_LIMITS, "order": (2, 3, 1), "both": (7, 0, 4)}[belongs_to]
