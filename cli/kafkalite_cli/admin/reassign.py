@@ -64,6 +64,11 @@ async def plan(
     async with cli.connect() as client:
         assignment, racks = await _assignment(client, cli.timeout_s)
         sizes = await _sizes(client, cli.timeout_s)
+        # What is being moved counts where it will be: until then it has replicas of both.
+        moving = {
+            TopicPartition(m.topic, m.partition): m.target for m in await moves_in_progress(client, cli.timeout_s)
+        }
+        assignment = {partition: moving.get(partition, has) for partition, has in assignment.items()}
         closed = {
             each.broker_id: each.broker_state
             for each in (await client.request(StatusRequest(limit=0), StatusResponse, timeout_s=cli.timeout_s)).brokers
@@ -96,6 +101,10 @@ async def plan(
     if path is not None:
         save_plan(path, document)
     _show_plan(made, assignment, sizes, document, path, cli.out)
+    if again := [each for each in made.targets if each in moving]:
+        verb = "is" if len(again) == 1 else "are"
+        which = f"{number_of(len(again), 'partition')} of the plan, such as {again[0]}, {verb} being moved now"
+        click.echo(f"note: {which}: NOW is where that move ends, and `execute` needs --replace", err=True)
 
 
 async def _assignment(

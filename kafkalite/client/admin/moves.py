@@ -41,7 +41,7 @@ def part_of(move: Reassignment, held: Mapping[tuple[TopicPartition, BrokerId], i
 
 @dataclass(slots=True)
 class Tracker:
-    """What was seen since the watch began. A partition that is not listed any more is done."""
+    """What was seen since the watch began. A partition that is not listed any more is done. A move that is replaced or cancelled begins again."""
 
     totals: dict[TopicPartition, int] = field(default_factory=dict)
     done: dict[TopicPartition, int] = field(default_factory=dict)
@@ -50,9 +50,14 @@ class Tracker:
 
     def take(self, parts: Sequence[Part], now: float) -> None:
         """A new sample; `now` in seconds."""
+        before = {part.partition: part.target for part in self.parts}
         self.parts = parts
         listed = {part.partition for part in parts}
         for part in parts:
+            if before.get(part.partition, part.target) != part.target:
+                # It goes elsewhere now: what was copied for the earlier move says nothing about this one.
+                del self.totals[part.partition], self.done[part.partition]
+                self.history.clear()
             self.totals[part.partition] = max(part.total_bytes, self.totals.get(part.partition, 0))
             # If a replica starts again, the progress that was shown does not go back.
             self.done[part.partition] = max(part.done_bytes, self.done.get(part.partition, 0))

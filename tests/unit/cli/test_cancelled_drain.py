@@ -64,6 +64,19 @@ async def test_a_cancel_that_was_killed_is_finished_by_the_next_one(
         begin_a_move(cluster)
         failed, said = await admin(cluster, "decommission", "1", "--cancel")
         assert "is not being drained; moves away from it: 1 (`kafkalite admin reassign cancel`" in str(failed), said
+        planned = [
+            "admin",
+            "reassign",
+            "plan",
+            "--drain-broker",
+            "1",
+            "--brokers",
+            "1,2",
+            "--bootstrap",
+            cluster.bootstrap,
+        ]
+        said = (await asyncio.to_thread(CliRunner().invoke, cli, planned)).output
+        assert "t-0        9    2" in said and "t-0, is being moved now" in said, "a plan begins where moves end"
         with monkeypatch.context() as patched:
 
             async def die(*_: object, **__: object) -> None:

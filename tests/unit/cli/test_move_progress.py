@@ -75,3 +75,18 @@ def test_progress_names_the_broker_that_a_move_waits_for() -> None:
     tracker.take([Part(T0, 100, 40, is_under_way=True, replicas=(1, 2, 4), target=(1, 4), origin=(1, 2))], 0.0)
     assert line(tracker, [BrokerId(4)]).endswith("; waits for broker 4, which is not alive")
     assert line(tracker).endswith("(40 %)")
+
+
+def test_a_move_that_is_replaced_begins_again() -> None:
+    """What had been copied for the first move counted for the second one, too: 60 % while a sixth was there."""
+    tracker = Tracker()
+
+    def part(done: int, *target: int) -> Part:
+        return Part(T0, 100, done, is_under_way=True, replicas=(1, *target), target=target, origin=(1, 2))
+
+    tracker.take([part(80, 4, 2)], 0.0)
+    tracker.take([part(90, 4, 2)], 1.0)
+    tracker.take([part(5, 3, 2)], 2.0)
+    assert (tracker.done_bytes, tracker.total_bytes, tracker.rate) == (5, 100, 0.0)
+    tracker.take([part(15, 3, 2)], 3.0)
+    assert (tracker.done_bytes, tracker.eta_s) == (15, 8.5)
