@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.config import (
@@ -21,6 +22,7 @@ from kafkalite.security.files import PasswordFile, reveal
 from kafkalite.security.http_login import Logins
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.names import mapped_name, mapping_rules
+from kafkalite.security.own_certificate import certificate_warnings
 from kafkalite.security.principal import Principal
 from kafkalite.security.sasl import OAUTHBEARER, Entropy
 from kafkalite.security.scram import Delegated, ScramCredential
@@ -175,6 +177,7 @@ class NodeSecurity:
             policy = tls_policy(own.ssl_enabled_protocols, own.ssl_cipher_suites)
             tls = ServerTls(_files(own), own.ssl_client_auth, policy=policy, takes_plain=is_optional)
             tls.context()
+            tls.doubts = partial(certificate_warnings, self._config, name)
         uses_sasl = protocol.startswith("SASL")
         passwords: Callable[[], Mapping[str, str]] = dict
         if uses_sasl and "PLAIN" in own.sasl_enabled_mechanisms:

@@ -1,4 +1,4 @@
-"""Whether a node's own certificates are what others will accept: shown at its start, before the first handshake fails."""
+"""Whether a node's own certificates are what others will accept: shown at its start and when they are replaced, before the first handshake fails."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from kafkalite.security.files import reveal
 from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, describe, shake_hands
 
 
-def certificate_warnings(config: BrokerConfig) -> list[str]:
-    """What clients and nodes will refuse, one line for each listener. Files that cannot be used are errors elsewhere.
+def certificate_warnings(config: BrokerConfig, only: str = "") -> list[str]:
+    """What clients and nodes will refuse, one line for each listener, or of `only` this one. Files that cannot be used are errors elsewhere.
 
     Raises ConfigError.
     """
     found = []
     for name, host, is_for_nodes in _with_tls(config):
+        if only not in ("", name):
+            continue
         own = for_listener(config, name)
         files = TlsFiles(
             own.ssl_keystore_location, own.ssl_truststore_location, reveal("ssl.key.password", own.ssl_key_password)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -92,6 +92,8 @@ class _Reloading:
         self._context: ssl.SSLContext | None = None
         #: Why the files that are there now cannot be used; empty: they are.
         self.complaint = ""
+        #: What others will refuse of files that were replaced, one line each.
+        self.doubts: Callable[[], Sequence[str]] = tuple
 
     def _make(self) -> ssl.SSLContext:
         raise NotImplementedError
@@ -107,6 +109,9 @@ class _Reloading:
                 self.complaint = ""
                 if known:
                     _log.info("tls.reloaded", keystore=self.files.keystore, truststore=self.files.truststore)
+                    with contextlib.suppress(ConfigError):
+                        for doubt in self.doubts():
+                            _log.warning("security.weak", detail=doubt)
         except (OSError, ValueError) as error:  # ValueError: a password that is too long
             if not isinstance(error, ssl.SSLError):
                 self._stamp = ()  # it was not what is in the files: the next handshake tries again

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalite.config import broker_config
 from kafkalite.errors import ConfigError
@@ -92,3 +93,27 @@ def test_the_key_of_a_password_that_cannot_be_read(authority: Authority) -> None
     )
     with pytest.raises(ConfigError, match=r"^inter\.broker\.password: "):
         NodeSecurity(config, entropy=bytes, now=lambda: 0.0, credentials=lambda mechanism, user: None)
+
+
+def test_a_certificate_that_was_replaced_by_one_that_others_refuse(authority: Authority, tmp_path: Path) -> None:
+    """The log said "tls.reloaded", and the node could not be reached any more."""
+    store = tmp_path / "node.pem"
+    store.write_bytes(Path(authority.issue("first", hosts=("DNS:node1.example",))).read_bytes())
+    given = {
+        "listener.security.protocol": "SASL_SSL",
+        "ssl.keystore.location": str(store),
+        "ssl.truststore.location": authority.truststore,
+        "host": "node1.example",
+        **_NODE,
+    }
+    security = NodeSecurity(
+        broker_config(given)[0], entropy=bytes, now=lambda: 0.0, credentials=lambda mechanism, user: None
+    )
+    (listener,) = security.kafka.values()
+    assert listener.tls is not None
+    store.write_bytes(Path(authority.issue("second", hosts=("DNS:elsewhere.example",))).read_bytes())
+    with capture_logs() as lines:
+        listener.tls.context()
+        listener.tls.context()
+    assert [each["event"] for each in lines] == ["tls.reloaded", "security.weak"]
+    assert "will refuse" in lines[1]["detail"] and "node1.example" in lines[1]["detail"]
