@@ -105,15 +105,14 @@ def init_producer(
         The next state: EMPTY with the new epoch; PREPARE_ABORT when a transaction is open (the client asks again); or
         `known` itself when the request repeats one that was granted.
     """
+    _check_markers(known)
     expected_id, expected_epoch = expected
     current = (known.producer_id, known.producer_epoch), producer_after(known)
     if expected_id != NO_PRODUCER_ID and expected not in current:
         if not _is_repeated_init(known, expected_id, expected_epoch):
             raise api_error(ErrorCode.PRODUCER_FENCED)
-        if known.producer_epoch <= MAX_PRODUCER_EPOCH and known.state not in PREPARED:
+        if known.producer_epoch <= MAX_PRODUCER_EPOCH:
             return known
-    if known.state in PREPARED:
-        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     if known.state is TransactionState.ONGOING:
         return fence(known, now, version)
     if needs_new_producer_id(known):
@@ -161,6 +160,13 @@ def fence(known: Transaction, now: int, version: int = 0) -> Transaction:
     )
 
 
+def _check_markers(known: Transaction | None) -> None:
+    """While its markers are under way, the producer is asked to repeat. Of EndTxn 0 to 4, Kafka 4.4.0 checks the producer before that; of all
+    others it does not, so a stale one hears that it is fenced only afterwards."""
+    if known is not None and known.state in PREPARED:
+        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
 def _check_producer(known: Transaction | None, producer_id: int, producer_epoch: int) -> Transaction:
     if known is not None and known.state in PREPARED and producer_id == known.next_producer_id != NO_PRODUCER_ID:
         raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it has its next id already; the markers are under way
@@ -189,9 +195,8 @@ def add_partitions(
     client_version: int = 0,
 ) -> Transaction:
     """AddPartitionsToTxn: opens the transaction if none is; `known` itself if nothing is new."""
+    _check_markers(known)
     current = _check_producer(known, producer_id, producer_epoch)
-    if current.state in PREPARED:
-        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_open = current.state is TransactionState.ONGOING
     before = current.partitions if is_open else frozenset()
     after = before | frozenset(partitions)
@@ -221,14 +226,13 @@ def verify_partition(
 def end(known: Transaction | None, producer_id: int, producer_epoch: int, now: int, *, is_commit: bool) -> Transaction:
     """EndTxn: prepared to commit or abort; `known` itself when the request repeats one that is done."""
     current = _check_producer(known, producer_id, producer_epoch)
+    _check_markers(current)
     done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
     prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
     if current.state is TransactionState.ONGOING:
         return replace(current, state=prepared, updated_ms=now, client_version=0)
     if current.state is done:
         return current
-    if current.state is prepared:
-        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     raise api_error(ErrorCode.INVALID_TXN_STATE)
 
 
@@ -250,19 +254,9 @@ def end_and_bump(
         fresh_id: the producer id to go on with when `needs_new_producer_id`.
     Source: Kafka 4.x TransactionCoordinator.endTransaction.
     """
+    _check_markers(known)
     if known is None:
         raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if known.state in PREPARED:
-        # With the epoch of the transaction it is a repetition, with the next one it is early.
-        ids = (known.producer_id, known.next_producer_id)
-        if producer_id not in ids:
-            raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if producer_id == known.producer_id and not known.producer_epoch - 1 <= producer_epoch <= known.producer_epoch:
-            raise api_error(ErrorCode.PRODUCER_FENCED)
-        is_repeated = (producer_id, producer_epoch) == (known.producer_id, known.producer_epoch - 1)
-        if is_repeated and is_commit is not (known.state is TransactionState.PREPARE_COMMIT):
-            raise api_error(ErrorCode.INVALID_TXN_STATE)
-        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_overflow = (producer_id, producer_epoch) == (
         known.previous_producer_id,
         MAX_PRODUCER_EPOCH,

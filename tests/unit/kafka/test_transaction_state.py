@@ -61,10 +61,9 @@ def test_ends_that_do_not_fit() -> None:
     prepared = rules.end(OPEN, 7, 0, 2, is_commit=False)
     with _Refused(ErrorCode.INVALID_TXN_STATE):
         rules.end(NEW, 7, 0, 2, is_commit=True)
-    with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
-        rules.end(prepared, 7, 0, 2, is_commit=False)
-    with _Refused(ErrorCode.INVALID_TXN_STATE):
-        rules.end(prepared, 7, 0, 2, is_commit=True)
+    for is_commit in (False, True):
+        with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+            rules.end(prepared, 7, 0, 2, is_commit=is_commit)
     with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
         rules.add_partitions(prepared, 7, 0, [P0], 2)
     with _Refused(ErrorCode.INVALID_TXN_STATE):
@@ -186,23 +185,22 @@ def test_only_who_has_told_its_epoch_can_repeat_itself(epoch: int) -> None:
 
 
 def test_an_end_while_the_markers_are_under_way() -> None:
-    """With the epoch of the transaction it is a repetition, with the next one it is early; any other is fenced."""
+    """As seen with Kafka 4.4.0: whoever asks for whatever, it is early."""
     prepared = rules.end_and_bump(replace(OPEN, producer_epoch=5), 7, 5, FRESH, 9, is_commit=True)
     assert (prepared.state, prepared.producer_epoch) == (TransactionState.PREPARE_COMMIT, 6)
-    for epoch, code in (
-        (4, ErrorCode.PRODUCER_FENCED), (5, ErrorCode.CONCURRENT_TRANSACTIONS),
-        (6, ErrorCode.CONCURRENT_TRANSACTIONS), (7, ErrorCode.PRODUCER_FENCED),
+    for producer_id, epoch in ((7, 4), (7, 5), (7, 6), (7, 7), (8, 6), (FRESH, 0)):
+        for is_commit in (True, False):
+            with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+                rules.end_and_bump(prepared, producer_id, epoch, FRESH, 10, is_commit=is_commit)
+        with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+            rules.add_partitions(prepared, producer_id, epoch, [P0], 10)
+        with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+            rules.init_producer(prepared, (ProducerId(producer_id), epoch), 60_000, FRESH, 10)
+    for producer_id, epoch, code in (
+        (7, 5, ErrorCode.PRODUCER_FENCED), (7, 6, ErrorCode.CONCURRENT_TRANSACTIONS), (8, 6, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ):  # fmt: skip
         with _Refused(code):
-            rules.end_and_bump(prepared, 7, epoch, FRESH, 10, is_commit=True)
-    with _Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
-        rules.end_and_bump(prepared, 8, 6, FRESH, 10, is_commit=True)
-    for epoch, code in ((5, ErrorCode.INVALID_TXN_STATE), (6, ErrorCode.CONCURRENT_TRANSACTIONS)):
-        with _Refused(code):
-            rules.end_and_bump(prepared, 7, epoch, FRESH, 10, is_commit=False)
-    next_id = replace(prepared, next_producer_id=FRESH)
-    with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
-        rules.end_and_bump(next_id, FRESH, 0, FRESH, 10, is_commit=True)
+            rules.end(prepared, producer_id, epoch, 10, is_commit=True)
 
 
 def test_an_end_after_the_markers_is_repeated_with_the_epoch_before_only() -> None:
