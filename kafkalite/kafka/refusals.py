@@ -18,7 +18,7 @@ from kafkalite.protocol.structs import classes, default_of
 #: same, each first field once. Nothing: null. `list:0-7`: in these versions. A list that is not named stays empty.
 _LISTS = """
 Produce responses=topic_data partition_responses=partition_data
-Fetch responses=topics partitions=partitions
+Fetch responses:0-12=topics partitions=partitions
 ListOffsets topics=topics partitions=partitions
 OffsetForLeaderEpoch topics=topics partitions=partitions
 DeleteRecords topics=topics partitions=partitions
@@ -43,7 +43,6 @@ WriteTxnMarkers markers=markers topics=topics partitions=partition_indexes
 ShareGroupDescribe groups=group_ids
 DescribeShareGroupOffsets groups=groups topics=topics partitions=partitions
 AlterShareGroupOffsets responses=topics partitions=partitions
-DeleteShareGroupOffsets responses=topics
 InitializeShareGroupState results=topics partitions=partitions
 ReadShareGroupState results=topics partitions=partitions
 WriteShareGroupState results=topics partitions=partitions

@@ -67,6 +67,9 @@ def test_a_refusal_repeats_what_kafkas_repeats() -> None:
     listed = moves(topics=[moves.ListPartitionReassignmentsTopics("t", [3])])
     [topic] = refuse("ListPartitionReassignments", listed, 0, code, "why").topics
     assert [each.partition_index for each in topic.partitions] == [3]
+    fetched = wire.FetchRequest(topics=[wire.FetchRequest.FetchTopic("t", bytes(16), [])])
+    for version in range(4, 19):
+        assert len(refuse("Fetch", fetched, version, code, "why").responses) == (version < 13)
     asked = transactions([transactions.AddPartitionsToTxnTransaction("x", 1, 0, verify_only=True, topics=[])])
     answer = refuse("AddPartitionsToTxn", asked, 5, code, "why")
     assert (answer.error_code, list(answer.results_by_transaction)) == (code, [])
