@@ -176,7 +176,9 @@ _ROWS = (
         (Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE),),
         names=_topics,
     ),
-    ExtensionApi(DeleteTopicsRequest, DeleteTopicsResponse, (Need(_TOPIC, _DELETE, _EACH),), names=_topics),
+    ExtensionApi(
+        DeleteTopicsRequest, DeleteTopicsResponse, (Need(_TOPIC, _DELETE, _EACH, or_cluster=_DELETE),), names=_topics
+    ),
     ExtensionApi(
         DescribeReplicasRequest,
         DescribeReplicasResponse,

@@ -105,7 +105,7 @@ KAFKA: Mapping[str, Row] = {
     "SaslHandshake": FREE,
     "ApiVersions": FREE,
     "CreateTopics": (Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE),),
-    "DeleteTopics": (Need(_TOPIC, _DELETE, _EACH),),
+    "DeleteTopics": (Need(_TOPIC, _DELETE, _EACH, or_cluster=_DELETE),),
     "DeleteRecords": (Need(_TOPIC, _DELETE, _EACH),),
     "InitProducerId": (Need(_TRANSACTION, _WRITE), _IDEMPOTENT),
     "OffsetForLeaderEpoch": (Need(_TOPIC, _DESCRIBE, _EACH, or_cluster=Operation.CLUSTER_ACTION),),

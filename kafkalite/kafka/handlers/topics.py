@@ -24,7 +24,7 @@ from kafkalite.security.requirements import Need, Scope
 _DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.HIDE)
 #: From this version on, the response has the topic's configuration.
 _CONFIGS_FROM = 5
-_DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
+_DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE, or_cluster=Operation.DELETE)
 #: From this version of DeleteTopics on, there is an error for deletions that are switched off.
 _DISABLED_FROM = 3
 

@@ -265,6 +265,18 @@ async def test_whoever_may_describe_a_topic_hears_that_it_is_not_there_to_be_del
     assert await codes("t", "no") == [29, 3]
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+async def test_the_right_to_delete_on_the_cluster_is_for_every_topic(broker: Broker, *, by_name: bool) -> None:
+    """As in Kafka (ControllerApis.handleDeleteTopics)."""
+    client = await client_of(broker, "ann")
+    the_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+    state = wire.DeleteTopicsRequest.DeleteTopicState
+    request = wire.DeleteTopicsRequest([state("t", bytes(16)) if by_name else state(None, the_id)], timeout_ms=100)
+    assert [each.error_code for each in (await client.ask(request, 6)).responses] == [29]
+    allow(broker, "ann", CLUSTER, CLUSTER_NAME, Operation.DELETE)
+    assert [(each.name, each.error_code) for each in (await client.ask(request, 6)).responses] == [("t", 0)]
+
+
 @pytest.mark.parametrize("version", [12, 17])
 async def test_a_follower_needs_the_right_to_cluster_actions(broker: Broker, version: int) -> None:
     client = await client_of(broker, "ann")
