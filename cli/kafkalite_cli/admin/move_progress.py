@@ -127,7 +127,7 @@ async def watch(
     """Until nothing is under way any more.
 
     Args:
-        wanted: the replicas that this command has requested. The moves may be done already.
+        wanted: the replicas that this command has requested. The moves may be done already. None: what was seen to be requested.
 
     Raises:
         MovesEnded: partitions have other replicas in the end. ApiError, RpcError.
@@ -137,8 +137,8 @@ async def watch(
         await _watch_live(client, tracker, timeout_s)
     else:
         await _watch_lines(client, tracker, out, timeout_s)
-    if wanted:
-        await _require(client, wanted, timeout_s)
+    if requested := wanted or tracker.wanted:
+        await _require(client, requested, timeout_s)
     has_moved = bool(tracker.totals or wanted)
     out.value(tracker.value(), "all reassignments are done" if has_moved else "no reassignment is in progress")
 

@@ -46,6 +46,8 @@ class Tracker:
     totals: dict[TopicPartition, int] = field(default_factory=dict)
     done: dict[TopicPartition, int] = field(default_factory=dict)
     history: list[tuple[float, int]] = field(default_factory=list)
+    #: What was last requested of each; a move that is rolled back keeps what was requested before.
+    wanted: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     parts: Sequence[Part] = ()
 
     def take(self, parts: Sequence[Part], now: float) -> None:
@@ -58,6 +60,8 @@ class Tracker:
                 # It goes elsewhere now: what was copied for the earlier move says nothing about this one.
                 del self.totals[part.partition], self.done[part.partition]
                 self.history.clear()
+            if part.target != part.origin:
+                self.wanted[part.partition] = part.target
             self.totals[part.partition] = max(part.total_bytes, self.totals.get(part.partition, 0))
             # If a replica starts again, the progress that was shown does not go back.
             self.done[part.partition] = max(part.done_bytes, self.done.get(part.partition, 0))

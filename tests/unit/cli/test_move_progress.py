@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +11,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.results import Metadata
 from kafkalite.errors import ErrorCode
-from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse
+from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse, Reassignment
 from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite_cli.admin.move_progress import MovesEnded, line, watch
@@ -67,6 +67,35 @@ async def test_moves_that_somebody_else_has_cancelled_are_not_done(capsys: pytes
     ):
         await watch(client, Output(as_json=False), timeout_s=1, wanted={T0: (2, 1)})
     assert capsys.readouterr().out == ""
+
+
+class _ACancelledMove(_NothingMoves):
+    """t-0 goes from 1,3 to 2,1 at the first look."""
+
+    is_over = False
+
+    async def request(self, request: Any, response: Any, *, timeout_s: float) -> Any:
+        was_over, self.is_over = self.is_over, True
+        move = Reassignment("t", 0, ids(1, 3, 2), ids(2, 1), ids(1, 3), ids(2, 1, 3), (), ids(1, 3), BrokerId(1))
+        return response(ErrorCode.NONE, "", () if was_over else (move,))
+
+    async def metadata(self, topics: Any, *, timeout_s: float) -> Metadata:
+        return await super().metadata({"t"}, timeout_s=timeout_s)
+
+    async def describe_replicas(self, topics: Any, *, timeout_s: float) -> dict[BrokerId, Any]:
+        return {}
+
+
+def ids(*numbers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
+
+
+async def test_whoever_watches_learns_that_moves_were_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
+    """`status --watch` said "all reassignments are done", and ended with 0."""
+    with pytest.raises(MovesEnded, match="t-0 has 1,3 and not 2,1"):
+        await watch(cast(AsyncClient, _ACancelledMove((1, 3))), Output(as_json=False), timeout_s=1)
+    await watch(cast(AsyncClient, _ACancelledMove((2, 1))), Output(as_json=False), timeout_s=1)
+    assert capsys.readouterr().out.endswith("all reassignments are done\n")
 
 
 def test_progress_names_the_broker_that_a_move_waits_for() -> None:
