@@ -79,6 +79,7 @@ class BrokerFailureDetector:
         post: takes the events.
         usable: False while our own session may be over: then nothing is suspected.
         own_id: never watched.
+        last_heard: the controller before us, and when (own time) it was last heard: its silence has not begun with this epoch.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class BrokerFailureDetector:
         own_id: BrokerId,
         usable: Callable[[], bool],
         post: Callable[[Event], None],
+        last_heard: tuple[BrokerId, float] | None = None,
     ) -> None:
         self._interval_s = config.broker_heartbeat_interval_ms / 1000
         self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
@@ -101,6 +103,7 @@ class BrokerFailureDetector:
         self._own_id = own_id
         self._usable = usable
         self._post = post
+        self._last_heard = last_heard
         self._watched: dict[BrokerId, _Watched] = {}
         #: Broker -> when (own time) it was suspected wrongly.
         self._wrong: dict[BrokerId, list[float]] = {}
@@ -198,7 +201,11 @@ class BrokerFailureDetector:
     # --- one broker ------------------------------------------------------------------------------------------
 
     async def _watch(self, watched: _Watched) -> None:
-        watched.heard_at = watched.answering_since = self._own_time.now()
+        now = watched.heard_at = watched.answering_since = self._own_time.now()
+        if self._last_heard is not None and self._last_heard[0] == watched.broker.broker_id:
+            # It has an interval at least: what it did not answer were another connection's questions.
+            watched.heard_at = min(now, max(self._last_heard[1], now - self._timeout_s + self._interval_s))
+            self._last_heard = None
         while True:
             began = self._own_time.now()
             # When it was last heard counts, not when this question was put.

@@ -63,6 +63,7 @@ class Controller:
         cluster_settings: the dynamic settings of all brokers (the limits of reassignments count here).
         broker_states: brokers that take no new replicas, with their `broker.state`.
         followed_epoch: the latest controller epoch that this node follows.
+        last_heard: the controller that this node has watched until now, and when (own time) it was last heard.
         live_config: the configuration with dynamic settings (`balancer.*` counts here); None: they never change.
     """
 
@@ -80,6 +81,7 @@ class Controller:
         live_config: Callable[[], BrokerConfig] | None = None,
         dead_sessions: Callable[[], Container[int]] = tuple,
         followed_epoch: Callable[[], ControllerEpoch] = lambda: ControllerEpoch(-1),
+        last_heard: Callable[[], tuple[BrokerId, float] | None] = lambda: None,
     ) -> None:
         self.stats = ControllerStats()
         #: By partition, by broker id, and "" for the controller itself; kept across elections.
@@ -95,6 +97,7 @@ class Controller:
         self._live_config = live_config or (lambda: config)
         self._dead_sessions = dead_sessions
         self._followed_epoch = followed_epoch
+        self._last_heard = last_heard
         #: The latest controller epoch that other brokers follow, as far as they have said.
         self._latest_epoch = ControllerEpoch(-1)
         self._reports: LoadReports | None = None
@@ -186,6 +189,7 @@ class Controller:
             own_id=self._local.broker_id,
             usable=connectivity.holds_lease,
             post=inbox.post,
+            last_heard=self._last_heard(),
         )
         reports = LoadReports(
             self._env,

@@ -75,6 +75,14 @@ class ControllerFailureDetector:
         self._heartbeat: PeerHeartbeat | None = None
         self._factor = 1
         self._removed_at = float("-inf")
+        self._last_heard: tuple[BrokerId, float] | None = None
+
+    def last_heard(self) -> tuple[BrokerId, float] | None:
+        """The controller that this node watches, or has watched until now, and when (own time) it was last heard.
+
+        It is for the moment in which this node becomes the controller; soon after it is None.
+        """
+        return self._last_heard
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -88,6 +96,10 @@ class ControllerFailureDetector:
             if controller != watched or controller is None:
                 watched, heard_at = controller, began
                 self._follow(controller)
+                if controller is not None:
+                    self._last_heard = controller[0], heard_at
+            if self._seen() == self._broker_id:
+                self._last_heard = None
             if controller is None or self._heartbeat is None:
                 await asyncio.sleep(self._interval_s)
                 continue
@@ -98,6 +110,7 @@ class ControllerFailureDetector:
             now = self._own_time.now()
             if outcome is ProbeOutcome.ANSWERED:
                 heard_at = now
+                self._last_heard = controller[0], now
             elif outcome is ProbeOutcome.REFUSED or now - heard_at >= patience:
                 if outcome is ProbeOutcome.REFUSED:
                     await self._remove(*controller, "refuses connections")

@@ -192,6 +192,7 @@ class Node:
         )
         sessions = EarlierSessions(env.disk, self.logs.pool)
         self._seen = SeenBrokers(env.disk, self.logs.pool)
+        self._controller_watch: ControllerFailureDetector | None = None
         self.controller = Controller(
             config=config,
             env=peer_env,
@@ -204,6 +205,7 @@ class Node:
             live_config=self.settings.current,
             dead_sessions=sessions.ids,
             followed_epoch=lambda: self.replicas.commands.controller_epoch,
+            last_heard=lambda: None if self._controller_watch is None else self._controller_watch.last_heard(),
         )
         self._controller_rpc = ControllerRpc(
             peer_env.network,
@@ -396,7 +398,8 @@ class Node:
         self.admin.start(self.supervisor)
         self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self._controller_rpc.client.run())
-        self.supervisor.spawn("controller.watch", self._controller_detector().run())
+        self._controller_watch = self._controller_detector()
+        self.supervisor.spawn("controller.watch", self._controller_watch.run())
         self.session.on_lost(self.replicas.session_roles.on_session_lost)
         self.session.on_session(self._membership.introduce)
         await in_session(self._membership.introduce)

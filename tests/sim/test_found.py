@@ -136,6 +136,25 @@ def test_ten_wrong_suspicions_in_a_row_lose_nothing(kind: FaultKind) -> None:
     assert result.stats["acked"] == result.stats["sent"]
 
 
+@pytest.mark.checklist(63)
+def test_a_silent_controller_that_leads_partitions_is_waited_for_once() -> None:
+    """Seen with real nodes: its partitions stood still for twice broker.heartbeat.timeout.ms, until another controller, and then until
+    that one's patience was over, too."""
+    drawn = plan(Fault(1.0, FaultKind.PAUSE, "controller", 3.0), fault_time_s=4.0, batches_per_s=1.0)
+    settings = {
+        **drawn.settings,
+        "zookeeper.session.timeout.ms": 30_000,
+        "replica.lag.time.max.ms": 40_000,
+        "broker.heartbeat.interval.ms": 50,
+        "broker.heartbeat.timeout.ms": 1_000,
+    }
+    seen: list[str] = []
+    result = Simulation(dataclasses.replace(drawn, settings=settings), watch=seen.append).run()
+    assert result.violation is None, result.line()
+    at_s = [float(line.split()[0]) for line in seen if "controller.unseated" in line or "broker.suspected" in line]
+    assert at_s[1] - at_s[0] < 0.5, seen
+
+
 def with_hanging_disks(seed: int) -> tuple[str | None, str]:
     lines: list[str] = []
     faults = [Fault(3.0 + number, FaultKind.HANG, f"node{1 + (number + seed) % 3}", 4.0) for number in range(3)]

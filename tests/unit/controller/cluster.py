@@ -265,7 +265,9 @@ class Cluster:
 
     # --- controllers -----------------------------------------------------------------------------------------
 
-    async def start_controller(self, number: int, dead_sessions: Container[int] = ()) -> Controller:
+    async def start_controller(
+        self, number: int, dead_sessions: Container[int] = (), last_heard: tuple[BrokerId, float] | None = None
+    ) -> Controller:
         host = f"controller-{number}"
         own_time = OwnTime(RealClock())
         self.supervisor.spawn(f"{host}.own_time", own_time.run())
@@ -282,6 +284,7 @@ class Cluster:
             broker_states=lambda: self.broker_states,
             live_config=lambda: self.config,
             dead_sessions=lambda: dead_sessions,
+            last_heard=lambda: last_heard,
         )
         self.controllers[number] = controller
         session = await self.connect(host)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kafkalite.controller import broker_failure_detector as liveness
-from kafkalite.model import TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest, LeaderAndIsrRequest
 from tests.support.waiting import until
 from tests.unit.controller.cluster import Cluster
@@ -104,6 +104,22 @@ async def test_a_slow_broker_is_trusted_and_gets_new_partitions(quick: Cluster) 
     await until(lambda: controller.state is not None and bool(controller.state.suspects))
     quick.create_topic("t", {0: (1,)})
     await until(lambda: quick.leader_and_isr("t") == (1, (1,), 0) and T0 in slow.roles)
+
+
+async def test_a_controller_that_was_replaced_for_its_silence_is_not_waited_for_again() -> None:
+    """If it led partitions, too, these waited for its silence twice: for another controller, and then for other leaders."""
+    cluster = Cluster(broker_heartbeat_interval_ms=20, broker_heartbeat_timeout_ms=3_600_000)
+    try:
+        await running(cluster)
+        cluster.create_topic("t", {0: (1, 2, 3)})
+        await until(lambda: cluster.leader_and_isr("t") == (1, (1, 2, 3), 0))
+        await cluster.stop_controller(9)
+        silent = cluster.brokers[1].silent = asyncio.Event()
+        await cluster.start_controller(8, last_heard=(BrokerId(1), float("-inf")))
+        await until(lambda: cluster.leader_and_isr("t") == (2, (2, 3), 1))
+        silent.set()
+    finally:
+        await cluster.close()
 
 
 async def test_nobody_is_suspected_when_everybody_is_silent(quick: Cluster) -> None:
