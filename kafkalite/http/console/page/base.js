@@ -165,14 +165,19 @@ async function get(path, query) {
   if (!answer.ok) throw new Error(await reason(answer));
   return answer.json();
 }
+// Actions that have no answer yet. What a page shows may be gone before they have one.
+let acting = 0;
 async function act(action, values) {
   if (!me.token) await whoami();
-  const answer = await fetch(beside("api/console/do"), {
-    method: "POST", cache: "no-store", headers: {"content-type": "application/json", "x-kafkalite-token": me.token},
-    body: JSON.stringify({action, ...values}),
-  });
-  if (!answer.ok) { const why = await reason(answer); if (answer.status === 403) me.token = ""; throw new Error(why); }
-  return answer.json();
+  acting += 1;
+  try {
+    const answer = await fetch(beside("api/console/do"), {
+      method: "POST", cache: "no-store", headers: {"content-type": "application/json", "x-kafkalite-token": me.token},
+      body: JSON.stringify({action, ...values}),
+    });
+    if (!answer.ok) { const why = await reason(answer); if (answer.status === 403) me.token = ""; throw new Error(why); }
+    return await answer.json();
+  } finally { acting -= 1; }
 }
 async function whoami() {
   const found = await get("api/console/me");

@@ -28,7 +28,12 @@ async function poll() {
       }
     }
   }
-  if (mine === asked && !document.hidden) timer = setTimeout(poll, page.every);
+  if (mine === asked && !document.hidden) timer = setTimeout(again, page.every);
+}
+// A page is not loaded during an action: the topic that is being deleted would be an error.
+function again() {
+  if (acting) timer = setTimeout(again, 200);
+  else poll();
 }
 function show(change) {
   const before = view.page;
