@@ -128,15 +128,17 @@ def _ip(*arguments: str) -> None:
 
 
 class Proxies(Translation):
-    """One thread that forwards 127.0.1.N to 127.0.0.1; nobody outside is given the inside address."""
+    """One thread that forwards 127.X.Y.N to 127.0.0.1; nobody outside is given the inside address. X and Y are this process's own: two of
+    these may be there at once."""
 
     def __init__(self) -> None:
         free = _free_ports(8)
+        pid = os.getpid()
         self.hosts = tuple(
             Host(
                 (),
                 "127.0.0.1",
-                f"127.0.1.{number}",
+                f"127.{64 + pid % 128}.{pid // 128 % 256}.{number}",
                 (free[3 * number - 3], free[3 * number - 2], KAFKA_OUTSIDE, free[3 * number - 1]),
                 (free[5 + number], HTTP),
             )
