@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ async def test_plain_without_tls(python_clients: Path, tmp_path: Path, monkeypat
         "inter.broker.password": PASSWORDS["node"],
     }
     async with LoopbackCluster(tmp_path / "cluster", nodes=3, settings=settings) as cluster:
-        seen = await clients_see(
+        see = partial(
+            clients_see,
             python_clients,
             cluster.bootstrap,
             "SASL_PLAINTEXT",
@@ -96,7 +98,7 @@ async def test_plain_without_tls(python_clients: Path, tmp_path: Path, monkeypat
             user="plain",
             password=PLAIN_PASSWORD,
         )
-        assert seen == WHAT_THEY_SEE
+        assert await see() == WHAT_THEY_SEE
         renewals = 0
         login = ListenerSecurity.login
 
@@ -109,14 +111,5 @@ async def test_plain_without_tls(python_clients: Path, tmp_path: Path, monkeypat
             return login(security, exchange, mechanism, before, host)
 
         monkeypatch.setattr(ListenerSecurity, "login", counted)
-        seen = await clients_see(
-            python_clients,
-            cluster.bootstrap,
-            "SASL_PLAINTEXT",
-            mechanism="PLAIN",
-            user="plain",
-            password=PLAIN_PASSWORD,
-            until=str(tmp_path),
-        )
-        assert seen == {"errors": [], "left": 0, "kafka-python": True}
+        assert await see(until=str(tmp_path)) == {"errors": [], "left": 0, "kafka-python": True}
     assert not cluster.failures

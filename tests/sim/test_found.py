@@ -115,22 +115,28 @@ def test_disks_die_and_come_back_without_a_restart() -> None:
     assert {"log_dir.offline", "restart_request.written", "replica.restarted", "log_dir.online"} <= seen
 
 
+def suspecting(drawn: Plan, *, timeout_ms: int) -> tuple[Result, list[str]]:
+    """A run without violation in which only silence has a node replaced, after `timeout_ms`: sessions and ISRs are patient. And its log."""
+    settings = {
+        **drawn.settings,
+        "zookeeper.session.timeout.ms": 30_000,
+        "replica.lag.time.max.ms": 40_000,
+        "broker.heartbeat.interval.ms": 50,
+        "broker.heartbeat.timeout.ms": timeout_ms,
+    }
+    seen: list[str] = []
+    result = Simulation(dataclasses.replace(drawn, settings=settings), watch=seen.append).run()
+    assert result.violation is None, result.line()
+    return result, seen
+
+
 @pytest.mark.checklist(63)
 @pytest.mark.parametrize("kind", [FaultKind.PAUSE, FaultKind.PARTITION_OUT])
 def test_ten_wrong_suspicions_in_a_row_lose_nothing(kind: FaultKind) -> None:
     """Heartbeats of nodes that live come too late, again and again; their sessions do not end."""
     faults = [Fault(2.0 + 5.0 * number, kind, f"node{1 + number % 3}", 3.2) for number in range(14)]
     drawn = plan(*faults, fault_time_s=75.0, batches_per_s=5.0)
-    settings = {
-        **drawn.settings,
-        "zookeeper.session.timeout.ms": 30_000,
-        "replica.lag.time.max.ms": 40_000,
-        "broker.heartbeat.interval.ms": 50,
-        "broker.heartbeat.timeout.ms": 150,
-    }
-    seen: list[str] = []
-    result = Simulation(dataclasses.replace(drawn, settings=settings), watch=seen.append).run()
-    assert result.violation is None, result.line()
+    result, seen = suspecting(drawn, timeout_ms=150)
     suspicions = sum("broker.suspected" in line or "controller.unseated" in line for line in seen)
     assert suspicions >= 10, suspicions
     assert result.stats["acked"] == result.stats["sent"]
@@ -141,16 +147,7 @@ def test_a_silent_controller_that_leads_partitions_is_waited_for_once() -> None:
     """Seen with real nodes: its partitions stood still for twice broker.heartbeat.timeout.ms, until another controller, and then until
     that one's patience was over, too."""
     drawn = plan(Fault(1.0, FaultKind.PAUSE, "controller", 3.0), fault_time_s=4.0, batches_per_s=1.0)
-    settings = {
-        **drawn.settings,
-        "zookeeper.session.timeout.ms": 30_000,
-        "replica.lag.time.max.ms": 40_000,
-        "broker.heartbeat.interval.ms": 50,
-        "broker.heartbeat.timeout.ms": 1_000,
-    }
-    seen: list[str] = []
-    result = Simulation(dataclasses.replace(drawn, settings=settings), watch=seen.append).run()
-    assert result.violation is None, result.line()
+    _, seen = suspecting(drawn, timeout_ms=1_000)
     at_s = [float(line.split()[0]) for line in seen if "controller.unseated" in line or "broker.suspected" in line]
     assert at_s[1] - at_s[0] < 0.5, seen
 

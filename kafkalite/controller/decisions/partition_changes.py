@@ -152,7 +152,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
 
 
 def _decide_all(state: ControllerState, event: StatesRead) -> tuple[dict[TopicPartition, _Decided], list[Effect]]:
-    """What is decided about each partition, or who is asked first; and what is to be noted about it."""
+    """For each partition the decision, or the brokers to ask before it; and the events to record."""
     chosen: dict[TopicPartition, _Decided] = {}
     notes: list[Effect] = []
     for partition in sorted(event.states):

@@ -43,18 +43,9 @@ class PartitionHandlers:
         kind = message.election_type if request.version >= 1 else _PREFERRED
         asked = message.topic_partitions
         if kind not in (_PREFERRED, _UNCLEAN):
-            code, text = int(ErrorCode.INVALID_REQUEST), f"there is no election of type {kind}"
-            if asked is None:
-                raise api_error(ErrorCode.INVALID_REQUEST, text)
-            return response(
-                error_code=code if asked else 0,
-                replica_election_results=[
-                    response.ReplicaElectionResult(
-                        topic.topic, [response.PartitionResult(index, code, text) for index in topic.partitions]
-                    )
-                    for topic in asked
-                ],
-            )
+            if asked is not None and not asked:
+                return response()
+            raise api_error(ErrorCode.INVALID_REQUEST, f"there is no election of type {kind}")
         wanted = None if asked is None else tuple((topic.topic, index) for topic in asked for index in topic.partitions)
         answer = await self._services.elect_leaders(ElectLeadersRequest(wanted, kind == _UNCLEAN, message.timeout_ms))
         if answer.error:

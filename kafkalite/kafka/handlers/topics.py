@@ -24,7 +24,8 @@ from kafkalite.security.requirements import Need, Scope
 _DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.HIDE)
 #: From this version on, the response has the topic's configuration.
 _CONFIGS_FROM = 5
-_DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE, or_cluster=Operation.DELETE)
+#: Who may delete every topic may know their names.
+_KNOW_TO_DELETE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE, or_cluster=Operation.DELETE)
 #: From this version of DeleteTopics on, there is an error for deletions that are switched off.
 _DISABLED_FROM = 3
 
@@ -156,7 +157,7 @@ class TopicHandlers:
         """
         result_class = wire.DeleteTopicsResponse.DeletableTopicResult
         invalid, refused = int(ErrorCode.INVALID_REQUEST), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        denied, is_visible = request.denied.topics, self._access.visible(request, _DESCRIBE)
+        denied, is_visible = request.denied.topics, self._access.visible(request, _KNOW_TO_DELETE)
         answers: list[wire.DeleteTopicsResponse.DeletableTopicResult] = []
         by_name, by_id = Counter(message.topic_names), Counter[bytes]()
         for topic in message.topics if request.version >= 6 else ():

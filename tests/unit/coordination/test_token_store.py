@@ -383,8 +383,8 @@ async def test_renewals_of_one_token_at_once_write_once_each(world: World, monke
     connections = [
         SimpleNamespace(login=None, owner=(("alice", "h"), number % 3), is_closed=number > 50) for number in range(60)
     ]
-    asked = [SimpleNamespace(principal=ALICE, connection=each) for each in connections]
-    answers = await asyncio.gather(*(handlers.renew(*each) for each in zip(asked, renewals, strict=True)))  # type: ignore[arg-type]
+    asked: list[Any] = [SimpleNamespace(principal=ALICE, connection=each) for each in connections]
+    answers = await asyncio.gather(*(handlers.renew(*each) for each in zip(asked, renewals, strict=True)))
     assert [each.error_code for each in answers] == [0] * 51 + [ErrorCode.NETWORK_EXCEPTION] * 9
     assert len(writes) == 51
 

@@ -36,7 +36,7 @@ async def test_owners_take_turns_whatever_they_have_queued() -> None:
     threads = Threads()
     executor = FairExecutor(threads.run, RealClock(), at_once=1)
     wanted = [("greedy", f"g{number}") for number in range(5)] + [("modest", "m0")]
-    tasks = [asyncio.create_task(executor.run((owner, 0), lambda name=name: name)) for owner, name in wanted]  # type: ignore[misc]
+    tasks = [asyncio.create_task(executor.run((owner, 0), partial(str, name))) for owner, name in wanted]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert executor.waiting == 5
@@ -50,7 +50,7 @@ async def test_owners_take_turns_whatever_they_have_queued() -> None:
 async def test_who_gives_up_makes_room_and_errors_are_the_callers() -> None:
     threads = Threads()
     executor = FairExecutor(threads.run, RealClock(), at_once=2)
-    tasks = [asyncio.create_task(executor.run(("a", 0), lambda number=number: number)) for number in range(4)]  # type: ignore[misc]
+    tasks = [asyncio.create_task(executor.run(("a", 0), partial(int, number))) for number in range(4)]
     for _ in range(3):
         await asyncio.sleep(0)
     assert threads.begun == ["0", "1"]

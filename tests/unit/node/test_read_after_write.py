@@ -193,9 +193,10 @@ async def test_changes_at_once_are_asked_about_together() -> None:
         await rounds[-1]
         return {}
 
+    session: Any = SimpleNamespace()
     followed: Any = {}
     peers: Any = SimpleNamespace(every_node=every_node)
-    asking = catching_up.CatchingUp(SimpleNamespace(), followed, peers)  # type: ignore[arg-type]
+    asking = catching_up.CatchingUp(session, followed, peers)
     async with asyncio.TaskGroup() as group:
         first = group.create_task(asking.everywhere(TOKENS))
         await until(lambda: len(rounds) == 1)
