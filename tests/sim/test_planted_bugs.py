@@ -125,7 +125,7 @@ BUGS: dict[str, Plan] = {
     # its lease.
     "F4": with_session(
         6_000,
-        patient(2_000, plan(1, *(Fault(at_s, FaultKind.ISOLATE, "controller", 3.0) for at_s in (7.0, 15.0)))),
+        patient(3_000, plan(1, *(Fault(at_s, FaultKind.ISOLATE, "controller", 3.0) for at_s in (7.0, 15.0)))),
     ),
     # The cut-off must be over before the controller suspects a node for it.
     "F8": patient(

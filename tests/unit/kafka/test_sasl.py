@@ -118,10 +118,8 @@ async def test_wrong_password_and_unknown_user_hear_the_same(make: Any, mechanis
             assert await client.is_closed()
     assert answers[0] == answers[1]
     assert answers[0][0] == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert [(line["event"], line["user"], line["reason"]) for line in lines] == [
-        ("authentication.failed", "alice", "wrong password"),
-        ("authentication.failed", "", "unknown user"),
-    ]
+    failures = [line for line in lines if line["event"] == "authentication.failed"]
+    assert [(line["user"], line["reason"]) for line in failures] == [("alice", "wrong password"), ("", "unknown user")]
 
 
 @pytest.mark.parametrize(
