@@ -34,6 +34,18 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+#: Where CI wants a line for each test that fails. Only the process that hears of all tests writes.
+_FAILED = "" if "PYTEST_XDIST_WORKER" in os.environ else os.environ.get("TESTS_FAILED", "")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed and _FAILED:
+        lines = [line for line in report.longreprtext.splitlines() if line.strip()]
+        with open(_FAILED, "a") as file:
+            file.write(f"{report.nodeid} ({report.when}, {report.duration:.0f} s)\n")
+            file.writelines(f"    {line[:200]}\n" for line in lines[-4:])
+
+
 _SPARK, _SIM = Path(__file__).parent / "spark", Path(__file__).parent / "sim"
 
 
