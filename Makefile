@@ -13,8 +13,7 @@ SOAK ?=
 OLD ?= HEAD~1
 PAGES ?=
 JAR ?=
-#: Tests within one process: their coverage says something. Not tests/property: they run the same lines a thousand times, and measuring makes
-#: that take three times the CPU.
+#: Tests within one process: their coverage says something.
 COVERED := tests/unit tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
@@ -32,8 +31,8 @@ demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed le
 test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simulation, real processes, Spark
 	$(PY) -m pytest tests -n 3 --dist worksteal
 
-coverage: $(VENV)/.complete ## tests within one process, and the share of lines that they run; fails below the floor (pyproject.toml)
-	$(PY) -m pytest $(COVERED) -n 3 --dist worksteal --cov --cov-report=term:skip-covered
+coverage: $(VENV)/.complete ## tests within one process, and the share of lines that they run; fails below the floor (tests/line_coverage.py)
+	$(PY) -m pytest $(COVERED) -n 3 --dist worksteal -p tests.line_coverage
 
 # Four at once, beside those of `coverage`: half of the time, these tests wait for their processes.
 rest: $(VENV)/.complete
@@ -73,7 +72,7 @@ sim: $(VENV)/.complete ## deterministic simulation: make sim SEED=7, make sim SE
 
 .PHONY: simfirst
 simfirst: $(VENV)/.complete
-	$(PY) -m kafkalite.testing.simulate --seeds 16 --start 5 --jobs $(JOBS)
+	$(PY) -m kafkalite.testing.simulate --seeds 8 --start 4 --jobs $(JOBS)
 
 mutate: $(VENV)/.complete ## one operator or constant of a rule changed at a time: does a test fail? (MODULE=kafkalite.log.retention: one)
 	$(PY) -m kafkalite.testing.mutate $(MODULE)
