@@ -69,6 +69,11 @@ class HandleCache:
         if found is not None:
             self._close(found[0])
 
+    def forget_below(self, directory: str) -> None:
+        """Close all handles of files in a directory."""
+        for path in [path for path in self._open if path.startswith(f"{directory}/")]:
+            self.forget(path)
+
     def pin(self, file: File) -> None:
         """Keep the handle open while something off the loop uses it."""
         self._pins[file] = self._pins.get(file, 0) + 1

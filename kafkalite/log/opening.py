@@ -206,6 +206,7 @@ class Opening:
                     )
                 except OSError as error:
                     failed[tp] = error
+                    log_dir.handles.forget_below(path)  # another log may be made in this place
                 else:
                     logs.append(log)
 

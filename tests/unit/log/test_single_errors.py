@@ -13,8 +13,10 @@ from kafkalite.config import TopicConfig
 from kafkalite.errors import StorageError
 from kafkalite.log.cleaner import compact
 from kafkalite.log.loader import SWAP
+from kafkalite.log.log_dir import STRAY_SUFFIX
 from tests.support.logs import TOPIC_ID, batch, values
-from tests.unit.log.failing_logs import ERRNOS, T0, Host, an_error, filled
+from tests.support.memory_disk import MemoryFile
+from tests.unit.log.failing_logs import CONFIG, ERRNOS, T0, Host, an_error, filled
 
 
 @pytest.fixture
@@ -294,3 +296,27 @@ async def test_a_compaction_that_gets_no_descriptor_leaves_the_log_for_the_next_
     host.disk.refuse = lambda kind, path: number if path.endswith(".log") else 0
     assert await manager.housekeeping.cleaning_pass() == 0
     assert manager.get(T0) is log
+
+
+async def test_a_log_that_could_not_be_opened_leaves_no_file_open_for_the_next_one_in_its_place(host: Host) -> None:
+    """The recreated replica wrote to the first segments of the log that was set aside: its own had no files."""
+    manager = await host.manager()
+    segments = [segment.log_path for segment in filled(manager).segments]
+    host.disk.process_crash()
+    unreadable = host.disk.entries[segments[2]]
+    read_at = MemoryFile.read_at
+
+    def fail(file: MemoryFile, offset: int, size: int) -> bytes:
+        if file._inode is unreadable:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read_at(file, offset, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryFile, "read_at", fail)
+        manager = await host.manager()
+        assert manager.pool.failed(T0) is not None
+    manager.failures.take_failed_away(T0, STRAY_SUFFIX)
+    again = manager.placing.create(T0, TOPIC_ID, CONFIG)
+    again.append_as_leader(batch(["new"]), 1)
+    assert host.disk.entries[again.segments[0].log_path].data, "its own file"
+    assert values(again) == [(0, b"new")]
