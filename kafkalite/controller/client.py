@@ -67,27 +67,28 @@ class ControllerClient:
                 self._pending = batch | self._pending
                 await asyncio.sleep(_RETRY_S)
 
-    async def controlled_shutdown(self, patience_s: float, has_others: Callable[[], bool] = lambda: True) -> bool:
+    async def controlled_shutdown(self, patience_s: float, somebody_answers: Callable[[], Awaitable[bool]]) -> bool:
         """Ask the controller to move all leadership away; whether nothing remained within `patience_s`.
 
-        The last node of a cluster has nobody to move it to: it asks once, and waits no longer than `has_others` holds. The same holds if
-        every live node is stopping.
+        A node that nobody answers has nobody to move it to, whatever ZooKeeper says of the others, and does not wait. The same holds if every
+        live node is stopping.
         """
         broker_id, broker_epoch = self._identity()
         request = ControlledShutdownRequest(broker_id, broker_epoch)
         try:
             async with asyncio.timeout(patience_s):
-                while True:
+                while await somebody_answers():
                     try:
                         answer = await self._call(request, _CALL_TIMEOUT_S)
                         assert isinstance(answer, ControlledShutdownResponse)
                         if answer.error == ErrorCode.NONE and not answer.remaining:
                             return True
                         _log.info("controlled_shutdown.waits", remaining=len(answer.remaining), error=answer.error)
-                        if answer.is_last or not has_others():
+                        if answer.is_last:
                             return False
                     except (ApiError, KafkaliteError, OSError) as error:
                         _log.info("controlled_shutdown.retries", error=repr(error))
                     await asyncio.sleep(_RETRY_S)
         except TimeoutError:
-            return False
+            pass
+        return False

@@ -9,7 +9,7 @@ hears none of the other nodes either: it is cut off, and would only put itself i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.heartbeat import (
@@ -40,6 +40,8 @@ _log = get_logger(__name__)
 MAX_OTHERS = 8
 #: After a heartbeat without a response the next one follows soon (seconds).
 _AGAIN_S = 0.1
+#: How long another node has for an answer where silence never counts otherwise (seconds).
+_ANSWER_S = 5.0
 
 
 class ControllerFailureDetector:
@@ -152,38 +154,48 @@ class ControllerFailureDetector:
 
     async def _hears_others(self, controller_id: BrokerId) -> bool:
         """Whether any node but the controller answers within our patience; True if there is no other."""
-        us = (controller_id, self._broker_id)
-        others = [each.broker_id for each in self._metadata.brokers() if each.broker_id not in us]
-        if not others:
-            return True
-        heard = asyncio.Event()
+        others = self._others(controller_id)
+        return not others or await self._hears(others, refusals=True)
+
+    async def somebody_answers(self) -> bool:
+        """Whether any other node, the controller included, can take over what this one leads: it answers within our patience."""
+        return await self._hears(self._others(), refusals=False)
+
+    def _others(self, *but: BrokerId) -> list[BrokerId]:
+        return [each.broker_id for each in self._metadata.brokers() if each.broker_id not in (*but, self._broker_id)]
+
+    async def _hears(self, others: Sequence[BrokerId], *, refusals: bool) -> bool:
+        """Whether one of these says anything within our patience; with `refusals`, it may be its host that does."""
         tasks = [
-            self._supervisor.spawn(f"controller.second_opinion[{each}]", self._ask(each, heard))
+            self._supervisor.spawn(f"controller.second_opinion[{each}]", self._answers(each, refusals=refusals))
             for each in others[:MAX_OTHERS]
         ]
+        waiting = {*tasks}
         try:
-            async with self._own_time.timeout(self._timeout_s):
-                await heard.wait()
+            async with self._own_time.timeout(self._timeout_s or _ANSWER_S):
+                while waiting:
+                    done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    if any(not task.cancelled() and task.result() for task in done):
+                        return True
         except TimeoutError:
-            return False
+            pass
         finally:
             for task in tasks:
                 task.cancel()
-        return True
+        return False
 
-    async def _ask(self, broker_id: BrokerId, heard: asyncio.Event) -> None:
-        """Set `heard` if the node, or its host, says anything at all."""
+    async def _answers(self, broker_id: BrokerId, *, refusals: bool) -> bool:
         endpoint = self._metadata.rpc_endpoint(broker_id)
         if endpoint is None:
-            return
+            return False
         try:
             connection = await self._dialler.open(endpoint)
-            connection.abort("it is there")
         except RpcRefused:
-            pass
+            return refusals
         except (RpcError, ApiError, TimeoutError):
-            return
-        heard.set()
+            return False
+        connection.abort("it is there")
+        return True
 
     def _patience_s(self, now: float) -> float:
         if now - self._removed_at > FORGET_S:

@@ -426,14 +426,15 @@ class Node:
 
     async def _shut_down(self, *, controlled: bool) -> None:
         """Each step has a deadline and is logged; a step that fails does not keep the next from being done."""
-
-        def has_others() -> bool:
-            return any(broker.broker_id != self.local.broker_id for broker in self.metadata.brokers())
-
         steps = StopSteps(self.env.clock)
-        if controlled and has_others() and self.config.controlled_shutdown_enable and self.session.usable():
-            patience = self.config.controlled_shutdown_max_wait_ms / 1000
-            moved = await self._controller_rpc.client.controlled_shutdown(patience, has_others)
+        has_others = any(broker.broker_id != self.local.broker_id for broker in self.metadata.brokers())
+        if controlled and has_others and self.config.controlled_shutdown_enable and self.session.usable():
+            assert self._controller_watch is not None
+            patience, somebody = (
+                self.config.controlled_shutdown_max_wait_ms / 1000,
+                self._controller_watch.somebody_answers,
+            )
+            moved = await self._controller_rpc.client.controlled_shutdown(patience, somebody)
             _log.info("node.leaders_moved", complete=moved)
             steps.ended("leaders")
         await steps.do("kafka", self.kafka.close())

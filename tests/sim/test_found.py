@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -291,3 +292,19 @@ def test_a_deleted_key_does_not_come_back_with_an_older_copy(seed: int) -> None:
     }
     result = Simulation(dataclasses.replace(drawn, settings=settings)).run()
     assert result.violation is None, result.line()
+
+
+@pytest.mark.parametrize("target", ["node1", "node2"])
+def test_a_node_that_nobody_answers_stops_at_once(target: str) -> None:
+    """It asked a controller that it could not reach, for as long as a controlled shutdown may take: 10 s."""
+    seen: list[str] = []
+    drawn = plan(
+        Fault(5.0, FaultKind.PARTITION, target, 5.0),
+        Fault(5.1, FaultKind.RESTART, target, 0.1),
+        orders=False,
+        settings={**plan().settings, "zookeeper.session.timeout.ms": 6_000},
+    )
+    result = Simulation(drawn, watch=seen.append).run()
+    assert result.violation is None, result.line()
+    stopped = [line for line in seen if "node.stopped" in line and target in line]
+    assert float(re.findall(r"seconds=([0-9.]+)", stopped[0])[0]) < 5, stopped[0]
