@@ -169,6 +169,11 @@ class ReadableLog(LogState):
             return LeaderEpoch(epoch), Offset(known[0][1])
         return found
 
+    @property
+    def last_record_epoch(self) -> LeaderEpoch:
+        """The leader epoch of the last record; -1 if there is none. `latest_epoch` may be one that this replica led, and in which nothing was written."""
+        return self.epoch_at(self.log_end_offset - 1)
+
     def epoch_at(self, offset: int) -> LeaderEpoch:
         """The leader epoch of the record at `offset`; -1 if it is not known."""
         return LeaderEpoch(self._epochs.cache.epoch_at(offset))

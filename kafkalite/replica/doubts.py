@@ -72,7 +72,7 @@ class DoubtfulReplicas:
         it has all earlier records. Records that were committed since are below the high watermark in the response. Raises StorageError."""
         start, log = partition.epoch_start_offset, partition.log
         has_start = start is not None and NO_OFFSET != start <= log.log_end_offset
-        if partition.fetch_lag == 0 and (has_start or log.latest_epoch == partition.leader_epoch):
+        if partition.fetch_lag == 0 and (has_start or log.last_record_epoch == partition.leader_epoch):
             if log.copying_in != NO_LEADER_EPOCH:
                 log.record_copying(NO_LEADER_EPOCH)
             self.end(partition, "it has what its leader had")

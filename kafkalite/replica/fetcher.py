@@ -273,7 +273,7 @@ class ReplicaFetcher:
                     partition.topic_id,
                     fetched.leader_epoch,
                     log.log_end_offset,
-                    log.latest_epoch,
+                    log.last_record_epoch,
                     log.durable_start_offset,
                     config.replica_fetch_max_bytes,
                 )

@@ -11,10 +11,12 @@ from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.coordination.topic_znodes import encode_partition_state
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
+from kafkalite.record.reader import read_records
 from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.isr_writer import Task
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.rpc.messages.replication import LogEndsRequest
+from tests.support.logs import everything
 from tests.support.waiting import until
 from tests.unit.replica.conftest import TOPIC_ID, TestCluster
 
@@ -185,3 +187,29 @@ async def test_a_change_of_the_isr_that_meets_an_earlier_znode_is_reported(make_
     (change,) = node.changes
     assert (change.leader_epoch, change.partition_epoch, change.isr) == (3, 2, (1, 2))
     assert change.is_ahead and change.has_resigned
+
+
+@pytest.mark.checklist("F18", "F2")
+async def test_who_led_in_the_same_epoch_and_wrote_nothing_cuts_what_the_leader_does_not_have(make_cluster) -> None:
+    """ZooKeeper was restored, and another one leads in that epoch. This replica's own start of the epoch hid that its records before it
+    are not the leader's: both were in sync, with other records at the same offsets."""
+    cluster = await make_cluster(2)
+    state = await led_by_one(cluster)
+    for value in (b"a", b"b"):
+        await cluster.node(1).produce(T0, value)
+    await until(lambda: cluster.node(2).partition(T0).log.log_end_offset == 2)
+    await cluster.command(2, replace(state, leader=BrokerId(-1), leader_epoch=LeaderEpoch(4)))
+    for value in (b"c", b"d", b"e"):
+        await cluster.node(1).produce(T0, value, acks=1)
+    await cluster.command(1, replace(state, leader_epoch=LeaderEpoch(5)))
+    await cluster.node(1).stop()
+    other = replace(state, leader=BrokerId(2), leader_epoch=LeaderEpoch(5), isr=(BrokerId(2),))
+    await cluster.command(2, other)
+    for value in (b"v", b"w", b"x", b"y"):
+        await cluster.node(2).produce(T0, value, acks=1)
+    await cluster.node(1).start()
+    one, two = (cluster.node(number).partition for number in (1, 2))
+    await cluster.command(1, other, is_init=True)
+    assert one(T0).log.latest_epoch == 5, "it was stopped in order"
+    await until(lambda: one(T0).log.log_end_offset == 6 and one(T0).log.epoch_entries == two(T0).log.epoch_entries)
+    assert [each.value for each in read_records(everything(one(T0).log))] == [b"a", b"b", b"v", b"w", b"x", b"y"]
