@@ -45,6 +45,8 @@ class UncertainEnds:
         #: The host may have been without power, or the file system unmounted, since the directory was last in use; and there is no marker
         #: of a clean stop.
         self.has_rebooted = self.lost_power = False
+        #: Logs that were in service, and not in doubt, before the host lost its power: they are no empty ones in the place of a log that is gone.
+        self.were_here: set[TopicPartition] = set()
         #: The node has run without this directory, or with a newer one in its place.
         self.is_behind = False
         self._starts = 0
@@ -75,7 +77,7 @@ class UncertainEnds:
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Its log is not in doubt, or not here any more."""
-        for known in (self.logs, self.older, self.remade):
+        for known in (self.logs, self.older, self.remade, self.were_here):
             known.discard(topic_partition)
 
     def take_over(self, topic_partition: TopicPartition, other: UncertainEnds) -> None:
@@ -101,17 +103,21 @@ class UncertainEnds:
         logs: Sequence[PartitionLog],
         high_watermarks: Mapping[TopicPartition, int],
         *,
+        saved: Container[TopicPartition],
         closed: Container[TopicPartition],
         unread: Mapping[TopicPartition, TopicConfig],
     ) -> None:
         """Decide about the logs that were loaded, and make the outcome durable before the first of them changes.
 
         Args:
+            saved: what has a recovery point, which is saved only while a log is in service.
             closed: what a clean stop has flushed; not a log that had failed before.
             unread: what could not be opened, and may be later: the power was lost for these, too.
         """
         found = {**unread, **{log.topic_partition: log.config for log in logs}}
         there = found.keys()
+        if self.has_rebooted and not self.is_behind and (doubted := self._saved) is not None:
+            self.were_here = {tp for log in logs if (tp := log.topic_partition) in saved and tp not in doubted}
         if self.has_rebooted:
             self.logs.update(tp for tp in there if tp not in closed and not found[tp].log_flush_before_ack)
         self.logs.update(log.topic_partition for log in logs if lacks_bytes(log, high_watermarks))

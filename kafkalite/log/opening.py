@@ -216,10 +216,8 @@ class Opening:
         if failed:
             await self._give_up(log_dir, failed, configs)
         unread = {tp: configs.get(tp.topic, self._config.topic) for tp in failed}
-        await self._disk.run_blocking(
-            lambda: log_dir.doubts.take(logs, log_dir.high_watermarks, closed=closed, unread=unread),
-            log_dir.path,
-        )
+        take = partial(log_dir.doubts.take, saved=log_dir.recovery_points, closed=closed, unread=unread)
+        await self._disk.run_blocking(lambda: take(logs, log_dir.high_watermarks), log_dir.path)
         log_dir.unmark_clean()
         return logs
 

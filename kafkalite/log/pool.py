@@ -217,6 +217,11 @@ class LogPool:
             and topic_partition in self.dirs[log.directory].doubts.older
         )
 
+    def was_here(self, topic_partition: TopicPartition) -> bool:
+        """Whether its log was in service, and not in doubt, before the host lost its power."""
+        log = self.logs.get(topic_partition)
+        return log is not None and topic_partition in self.dirs[log.directory].doubts.were_here
+
     def doubt(self, topic_partition: TopicPartition, *, is_doubtful: bool) -> None:
         """Record that a log may lack committed records, or that it has caught up. Saved with the high watermarks."""
         log = self.logs.get(topic_partition)
@@ -224,5 +229,6 @@ class LogPool:
             doubts = self.dirs[log.directory].doubts
             if is_doubtful:
                 doubts.logs.add(topic_partition)
+                doubts.were_here.discard(topic_partition)
             else:
                 doubts.forget(topic_partition)

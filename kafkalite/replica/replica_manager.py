@@ -12,7 +12,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
-from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, NO_TOPIC_ID, Offset, TopicPartition
+from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TopicPartition
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consumer_fetch import ConsumerFetchHandler
 from kafkalite.replica.decisions import strays
@@ -382,11 +382,13 @@ class ReplicaManager:
                 leader = None if hosted is None else hosted.leader
                 leads_in = NO_LEADER_EPOCH if leader is None else leader.leader_epoch
                 is_doubtful = self._logs.pool.is_doubtful(key)
+                # An empty log that is not there in the place of another one: it is enough that the replicas have answered (ADR 78).
+                epoch = max(log.latest_epoch, 0) if self._logs.pool.was_here(key) else log.latest_epoch
                 ends.append(
                     LogEnd(
                         topic,
                         number,
-                        log.latest_epoch,
+                        LeaderEpoch(epoch),
                         log.log_end_offset,
                         leads_in,
                         is_doubtful,

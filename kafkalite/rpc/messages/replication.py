@@ -88,7 +88,8 @@ class LogEndsRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """`leader_epoch`: of the last record, -1 if there is none. `leads_in`: the leader epoch in which this replica leads, -1 if it does not.
+    """`leader_epoch`: of the last record, -1 if there is none, but 0 if an empty log was surely here before the host lost its power. `leads_in`: the
+    leader epoch in which this replica leads, -1 if it does not.
     `is_doubtful`: the log may lack committed records (ADR 16). `topic_id`: of the log; "" from older nodes. `is_stray`: it was set aside, and goes
     as far as this at least."""
 

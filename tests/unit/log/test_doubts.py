@@ -456,3 +456,24 @@ async def test_a_log_that_was_made_again_while_a_disk_is_away_does_not_know_how_
     manager.pool.doubt(tp(0), is_doubtful=False)
     manager.pool.doubt(tp(0), is_doubtful=True)
     assert not manager.pool.may_have_more(tp(0))
+
+
+async def test_an_empty_log_that_had_a_recovery_point_was_here_before_the_power_was_lost() -> None:
+    """Not one that was made in the place of a lost one: that is in doubt before."""
+    host = Host("/d1")
+    manager = await host.manager()
+    for number in range(3):
+        await manager.placing.create(tp(number), TOPIC_ID, CONFIG).flush()
+    manager.pool.doubt(tp(1), is_doubtful=True)
+    manager.offsets.save_doubts(durable=True)
+    await manager.offsets.save_offsets()
+    await manager.placing.create(tp(3), TOPIC_ID, CONFIG).flush()
+    host.disk.power_loss(random.Random(1))
+    manager = await host.manager()
+    assert {number for number in range(4) if manager.get(tp(number))} == {0, 1, 2, 3}
+    assert [manager.pool.was_here(tp(number)) for number in range(4)] == [True, False, True, False]
+    assert all(manager.pool.is_doubtful(tp(number)) for number in range(4))
+    manager.pool.doubt(tp(0), is_doubtful=False)
+    assert not manager.pool.was_here(tp(0))
+    host.disk.process_crash()  # who is asked again after a restart has been in doubt before
+    assert not (await host.manager()).pool.was_here(tp(2))
