@@ -11,7 +11,7 @@ A directory with a smaller one than ZooKeeper's is an old copy, or was away.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
@@ -22,8 +22,9 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Why a log is in doubt, in the file.
+#: Why a log is in doubt, in the file; and what is added where synced bytes are missing, too.
 _ENDS_EARLY, _OLDER, _REMADE = range(3)
+_LOST_BYTES = 3
 
 
 class UncertainEnds:
@@ -40,7 +41,9 @@ class UncertainEnds:
         self.older: set[TopicPartition] = set()
         #: Those of them that were made while a directory was offline which may have more: this node does not know how far its logs go.
         self.remade: set[TopicPartition] = set()
-        #: As in the file: 1 for an older copy, 2 for one that was recreated. None: the list of an earlier process cannot be read, and any log may have been in it.
+        #: Those of them that have lost what was synced, and are not opened for that: nothing may be cut from what is left.
+        self.lost_bytes: set[TopicPartition] = set()
+        #: As in the file: 1 for an older copy, 2 for one that was recreated, 3 more for lost bytes. None: the list of an earlier process cannot be read, and any log may have been in it.
         self._saved: Mapping[TopicPartition, int] | None = {}
         #: The host may have been without power, or the file system unmounted, since the directory was last in use; and there is no marker
         #: of a clean stop.
@@ -55,13 +58,15 @@ class UncertainEnds:
 
     def open(self, *, clean: bool, is_new: bool, starts: int) -> None:
         """Read the files of an earlier process. `starts`: how many of this node ZooKeeper knows, without this one."""
-        self.logs, self.older, self.remade, self._saved, self._is_decided = set(), set(), set(), {}, False
+        self.logs, self.older, self.remade, self.lost_bytes = set(), set(), set(), set()
+        self._saved, self._is_decided = {}, False
         if self._disk.exists(self._path):
             try:
                 self._saved = checkpoints.decode_offsets(self._disk.read_file(self._path))
                 self.logs = set(self._saved)
-                self.older = {tp for tp, why in self._saved.items() if why == _OLDER}
-                self.remade = {tp for tp, why in self._saved.items() if why == _REMADE}
+                self.older = {tp for tp, why in self._saved.items() if why % _LOST_BYTES == _OLDER}
+                self.remade = {tp for tp, why in self._saved.items() if why % _LOST_BYTES == _REMADE}
+                self.lost_bytes = {tp for tp, why in self._saved.items() if why >= _LOST_BYTES}
             except checkpoints.MalformedCheckpoint as error:
                 _log.error("checkpoint.damaged", file=self._path, error=str(error))
                 self._saved = None
@@ -77,7 +82,7 @@ class UncertainEnds:
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Its log is not in doubt, or not here any more."""
-        for known in (self.logs, self.older, self.remade, self.were_here):
+        for known in (self.logs, self.older, self.remade, self.lost_bytes, self.were_here):
             known.discard(topic_partition)
 
     def take_over(self, topic_partition: TopicPartition, other: UncertainEnds) -> None:
@@ -106,6 +111,7 @@ class UncertainEnds:
         saved: Container[TopicPartition],
         closed: Container[TopicPartition],
         unread: Mapping[TopicPartition, TopicConfig],
+        lost_bytes: Set[TopicPartition] = frozenset(),
     ) -> None:
         """Decide about the logs that were loaded, and make the outcome durable before the first of them changes.
 
@@ -113,6 +119,7 @@ class UncertainEnds:
             saved: what has a recovery point, which is saved only while a log is in service.
             closed: what a clean stop has flushed; not a log that had failed before.
             unread: what could not be opened, and may be later: the power was lost for these, too.
+            lost_bytes: those of them that have lost what was synced.
         """
         found = {**unread, **{log.topic_partition: log.config for log in logs}}
         there = found.keys()
@@ -125,6 +132,8 @@ class UncertainEnds:
             self.logs |= there
         if self.is_behind:
             self.older |= there
+        self.lost_bytes = (self.lost_bytes & unread.keys()) | lost_bytes
+        self.logs |= self.lost_bytes
         self.logs &= there
         self.save(durable=True)
         boot = self._disk.page_cache_id(self._directory)
@@ -146,7 +155,8 @@ class UncertainEnds:
     def save(self, *, durable: bool) -> None:
         """Write them if they have changed. A doubt that is over may stay in the file for a while, which is safe."""
         logs = {
-            tp: _REMADE if tp in self.remade else _OLDER if tp in self.older else _ENDS_EARLY
+            tp: (_REMADE if tp in self.remade else _OLDER if tp in self.older else _ENDS_EARLY)
+            + (_LOST_BYTES if tp in self.lost_bytes else 0)
             for tp in frozenset(self.logs)
         }
         if logs != self._saved:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 from collections.abc import Callable
 
 from kafkalite.config import TopicConfig
@@ -23,6 +24,7 @@ from kafkalite.log.recovery import (
     EVERYWHERE,
     NOTHING_CUT,
     LogParts,
+    compactions,
     load_snapshot,
     rebuild_aborted,
     recover,
@@ -41,6 +43,14 @@ _LEFTOVERS = (DELETED, CLEANED, ".tmp")
 _OWN_HANDLES = 8
 
 
+#: A recovery point of logs from whose closed segments nothing may be cut.
+ALL_SYNCED = 2**63 - 1
+
+
+class LostBytes(OSError):
+    """A closed segment lacks what was synced."""
+
+
 def load_log(
     topic_partition: TopicPartition,
     config: TopicConfig,
@@ -49,6 +59,7 @@ def load_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean: bool = False,
+    looks_at_ends: bool = False,
     before_cut: Callable[[], None] = lambda: None,
 ) -> PartitionLog:
     """The log in `place.path`, recovered if need be.
@@ -56,10 +67,11 @@ def load_log(
     Args:
         recovery_point, log_start_offset: of the checkpoint files; 0 if they don't say.
         clean: the last shutdown was clean.
+        looks_at_ends: whether segments that are not checked again must at least end where the next one begins.
         before_cut: called before recovery cuts off what is not sound. Raises OSError.
 
     Raises:
-        OSError.
+        LostBytes: such a segment does not end there; nothing was cut. OSError.
     """
     disk, handles, path = place.disk, place.handles, place.path
     names = _tidy(disk, path, disk.listdir(path))
@@ -71,13 +83,20 @@ def load_log(
         compacted_to = EVERYWHERE  # an older version did not record its compactions
     segments = _load_segments(disk, handles, path, names, log_start_offset)
     file_epochs = _read_epochs(disk, path, names)
-    if clean and segments and not _find_end(segments[-1]):
-        _log.warning("log.end_unclear", partition=str(topic_partition))
-        clean = False
+    if clean and segments:
+        end = _end_of(segments[-1])
+        if end is None:
+            _log.warning("log.end_unclear", partition=str(topic_partition))
+            clean = False
+        else:
+            segments[-1].next_offset = end
     checked_from, cut = len(segments), NOTHING_CUT
     if segments and not clean:
         last = len(segments) - 1
         checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
+    if looks_at_ends:
+        _check_ends(segments, checked_from, compacted_to)
+    if segments and not clean:
         cut = recover(
             segments,
             checked_from,
@@ -159,6 +178,7 @@ def load_apart(
     *,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    looks_at_ends: bool = False,
     before_cut: Callable[[], None] = lambda: None,
 ) -> PartitionLog:
     """As `load_log`, in a thread while the loop uses the place's handles: until it returns, files are opened elsewhere. Raises OSError."""
@@ -170,6 +190,7 @@ def load_apart(
             dataclasses.replace(place, handles=own),
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            looks_at_ends=looks_at_ends,
             before_cut=before_cut,
         )
         log.use_handles(place.handles)
@@ -343,22 +364,38 @@ def _read_metadata(disk: Disk, path: str, names: list[str]) -> tuple[TopicId, bo
         return NO_TOPIC_ID, False, NO_LEADER_EPOCH
 
 
-def _find_end(segment: Segment) -> bool:
-    """Find `next_offset` of a segment that was closed cleanly: the batches behind the last index entry.
+def _check_ends(segments: list[Segment], checked_from: int, compacted_to: int | None) -> None:
+    """Raise LostBytes if one of the segments before number `checked_from`, which are on the disk, ends before the next one begins: the disk
+    has lost what it said it had. Of each the last entry of an index is read, and the headers behind it. Raises OSError."""
+    for segment in segments[: min(checked_from, len(segments) - 1)]:
+        end = _end_of(segment)
+        if end is None and segment.size:  # or it is the index that is wrong
+            end = _end_of(segment, by_index=False)
+        if end is not None and (
+            end >= segment.next_offset or segment.next_offset <= compactions(segments, compacted_to)
+        ):
+            continue
+        found = "its last batch is not whole" if end is None else f"its records end at offset {end}"
+        text = f"bytes are missing that had been synced: {found}, and the next segment begins at {segment.next_offset}"
+        raise LostBytes(errno.EIO, text, segment.log_path)
 
-    Returns False if what is there is not whole batches: the segment must be recovered. Raises OSError.
+
+def _end_of(segment: Segment, *, by_index: bool = True) -> int | None:
+    """The offset behind the last batch of a segment that was closed in order: the batches behind the last index entry say it.
+
+    None if what is there is not whole batches, or none. Raises OSError.
     """
     if not segment.size:
-        segment.next_offset = segment.base_offset
-        return True
-    indexed, start = segment.last_saved_entry()
+        return segment.base_offset
+    indexed, start = segment.last_saved_entry() if by_index else (0, 0)
     if start >= segment.size:
-        return False
+        return None
+    end = segment.base_offset
     try:
         for position, header in segment.headers(start):
             if position and position == start and header.last_offset != segment.base_offset + indexed:
-                return False
-            segment.next_offset = header.base_offset + header.last_offset_delta + 1
+                return None
+            end = header.base_offset + header.last_offset_delta + 1
     except ApiError:
-        return False
-    return segment.next_offset > segment.base_offset
+        return None
+    return end if end > segment.base_offset else None

@@ -14,7 +14,7 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import probe
-from kafkalite.log.loader import load_log
+from kafkalite.log.loader import ALL_SYNCED, LostBytes, load_log
 from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_dir import (
     DELETE_SUFFIX,
@@ -185,7 +185,7 @@ class Opening:
         closed = log_dir.recovery_points.keys() if log_dir.clean else frozenset[TopicPartition]()
         configs = {topic: usable_topic_config(self._config.topic, own) for topic, own in topic_configs.items()}
         logs: list[PartitionLog] = []
-
+        doubts = log_dir.doubts
         failed: dict[TopicPartition, OSError] = {}
 
         def load(chunk: list[tuple[str, TopicPartition]]) -> None:
@@ -194,15 +194,18 @@ class Opening:
                     return  # nobody waits for the rest any more: the disk did not answer for too long
                 config = configs.get(tp.topic, self._config.topic)
                 path = f"{log_dir.path}/{name}"
+                lost = tp in doubts.lost_bytes  # the last time; the checkpoint does not list what was not opened
                 try:
                     log = load_log(
                         tp,
                         config,
                         LogPlace(self._disk, log_dir.handles, log_dir.path, path, self._clock.wall_ms),
-                        recovery_point=log_dir.recovery_points.get(tp, 0),
+                        recovery_point=ALL_SYNCED if lost else log_dir.recovery_points.get(tp, 0),
                         log_start_offset=log_dir.log_starts.get(tp, 0),
                         clean=tp in closed,
-                        before_cut=partial(log_dir.doubts.before_cut, tp, config),
+                        # A disk that has lost what it said it had synced: that shows after a loss of power.
+                        looks_at_ends=tp not in closed or doubts.has_rebooted,
+                        before_cut=partial(doubts.before_cut, tp, config),
                     )
                 except OSError as error:
                     failed[tp] = error
@@ -216,7 +219,8 @@ class Opening:
         if failed:
             await self._give_up(log_dir, failed, configs)
         unread = {tp: configs.get(tp.topic, self._config.topic) for tp in failed}
-        take = partial(log_dir.doubts.take, saved=log_dir.recovery_points, closed=closed, unread=unread)
+        lost = {tp for tp, error in failed.items() if isinstance(error, LostBytes)}
+        take = partial(doubts.take, saved=log_dir.recovery_points, closed=closed, unread=unread, lost_bytes=lost)
         await self._disk.run_blocking(lambda: take(logs, log_dir.high_watermarks), log_dir.path)
         log_dir.unmark_clean()
         return logs

@@ -272,6 +272,10 @@ class PartitionLog(AppendableLog):
             await self.flush()
         await self._flusher.sync_indexes()
 
+    def accept_gaps(self) -> None:
+        """Offsets may be missing before the last segment, as after a compaction: it is used as it is. Raises OSError."""
+        self._local.record_compacted(self._local.segments[-1].base_offset)
+
     def use_handles(self, handles: HandleCache) -> None:
         """Open files through this cache from now on."""
         self._local.use_handles(handles)

@@ -12,7 +12,6 @@ read found damage, is opened only by a restart or a request of an operator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from kafkalite.config import TopicConfig
@@ -20,7 +19,7 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.doubts import lacks_bytes
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.loader import load_apart
+from kafkalite.log.loader import ALL_SYNCED, LostBytes, load_apart
 from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
@@ -131,7 +130,10 @@ class Reopening:
         except (OSError, NotSound) as error:
             if found:
                 found[0].close()
-            if not was_doubtful and not cut:
+            if isinstance(error, LostBytes):
+                doubts.logs.add(failed.topic_partition)
+                doubts.lost_bytes.add(failed.topic_partition)
+            elif not was_doubtful and not cut:
                 doubts.logs.discard(failed.topic_partition)
             if not log_dir.online:
                 return False
@@ -151,6 +153,7 @@ class Reopening:
             failed.next_check = self._clock.monotonic() + _PAUSE_MAX_S
             return False
         del log_dir.failed[tp]
+        doubts.lost_bytes.discard(tp)
         log_dir.reopened.setdefault(tp, []).append(self._clock.monotonic())
         del log_dir.reopened[tp][:-16]
         self._removals.put_in_place(log)
@@ -163,20 +166,24 @@ class Reopening:
         self, log_dir: LogDir, failed: FailedLog, cut: list[TopicPartition], *, is_requested: bool
     ) -> PartitionLog:
         """`cut` gets the partition before recovery cuts its log. Raises OSError, NotSound."""
-        old = failed.log
-        saved: Mapping[TopicPartition, int] = log_dir.recovery_points
+        old, tp = failed.log, failed.topic_partition
+        point = old.recovery_point if old is not None else log_dir.recovery_points.get(tp, 0)
+        has_lost = tp in log_dir.doubts.lost_bytes
         log = load_apart(
             failed.topic_partition,
             failed.config,
             LogPlace(self._disk, log_dir.handles, log_dir.path, failed.path, self._clock.wall_ms),
-            recovery_point=old.recovery_point if old is not None else saved.get(failed.topic_partition, 0),
+            recovery_point=ALL_SYNCED if has_lost else point,
             log_start_offset=(
                 old.log_start_offset if old is not None else log_dir.log_starts.get(failed.topic_partition, 0)
             ),
+            looks_at_ends=old is None and not is_requested,
             before_cut=partial(cut.append, failed.topic_partition),
         )
         if old is not None and not is_requested and _shape(log) != _shape(old):
             raise NotSound(f"{failed.path} has other segments than before")
+        if has_lost:
+            log.accept_gaps()
         return log
 
     def _check(self, old: PartitionLog) -> None:

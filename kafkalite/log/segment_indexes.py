@@ -26,10 +26,18 @@ class SegmentIndexes:
 
     def last_saved_entry(self) -> tuple[int, int]:
         """(relative offset, position) of the last entry of the offset index's file; (0, 0) if it has none. Raises OSError."""
-        data = self._read(INDEX)
-        if len(data) < OFFSET_ENTRY_SIZE or len(data) % OFFSET_ENTRY_SIZE:
+        try:
+            file = self._disk.open(self._path(INDEX))
+        except FileNotFoundError:
             return 0, 0
-        return int.from_bytes(data[-8:-4], "big"), int.from_bytes(data[-4:], "big")
+        try:
+            size = file.size()
+            if size < OFFSET_ENTRY_SIZE or size % OFFSET_ENTRY_SIZE:
+                return 0, 0
+            data = file.read_at(size - OFFSET_ENTRY_SIZE, OFFSET_ENTRY_SIZE)
+        finally:
+            file.close()
+        return int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
 
     def _read(self, suffix: str) -> bytes:
         """The file's bytes; none if there is no file. Raises OSError."""

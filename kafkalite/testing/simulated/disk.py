@@ -131,6 +131,14 @@ class SimDisk(PathFaults):
         node.cached[offset] ^= 1
         node.durable[offset] ^= 1
 
+    def shorten(self, path: str, size: int) -> None:
+        """The file has this size now, also after a loss of power, whatever was synced."""
+        node = self._tree.find(path)
+        assert isinstance(node, SimInode)
+        self.was_faulty = True
+        node.truncate(size)
+        node.persist(len(node.pending))
+
     def fill(self, left_bytes: int) -> None:
         """Somebody else takes all room but this."""
         self.was_faulty = True

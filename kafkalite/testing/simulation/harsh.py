@@ -76,6 +76,7 @@ _LATER = {
     FaultKind.ZK_LAG: ("lags", (0, 0, 2, 4, 8), (1.0, 3.0, 8.0)),
     FaultKind.THREADS: ("threads", (0, 0, 0, 1, 3), (0.05, 1.0, 4.0)),
     FaultKind.TAKEN_IN: ("taken in", (0, 0, 1, 2), (0.5, 1.0, 3.0)),
+    FaultKind.LIE: ("lies", (0, 0, 1, 2), (0.05, 0.5, 2.5)),
 }
 
 

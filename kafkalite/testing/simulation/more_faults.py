@@ -29,7 +29,7 @@ Undo = Callable[[], None]
 MORE = frozenset(
     {
         FaultKind.POWER_ONE, FaultKind.SETTINGS, FaultKind.FILE, FaultKind.MOVES, FaultKind.VANISH, FaultKind.ZK_AWAY,
-        FaultKind.LATE, FaultKind.FULL, FaultKind.ZK_LAG, FaultKind.PUT_BACK, FaultKind.THREADS,
+        FaultKind.LATE, FaultKind.LIE, FaultKind.FULL, FaultKind.ZK_LAG, FaultKind.PUT_BACK, FaultKind.THREADS,
     }
 )  # fmt: skip
 #: The delay of one way from a client to a node.
@@ -80,6 +80,8 @@ class MoreFaults:
         match fault.kind:
             case FaultKind.POWER_ONE:
                 return self._power_one(name)
+            case FaultKind.LIE:
+                return self._lie(number, name)
             case FaultKind.SETTINGS:
                 return self._settings(number)
             case FaultKind.FILE:
@@ -136,6 +138,21 @@ class MoreFaults:
             return None
         world.lose_power(name)
         return partial(self._power_on, name)
+
+    def _lie(self, number: int, name: str) -> Undo | None:
+        """Compacted topics are left out: where a compaction may have been, only a torn batch shows that something is missing."""
+        undo, disk = self._power_one(name), self._world.host(name).disk
+        found = [
+            f"{directory}/{replica}/{segment}"
+            for directory in self._simulation.plan.log_dirs
+            for replica in disk.peek_names(directory)
+            if replica.rpartition("-")[0] in self._simulation.plan.topics and replica.rpartition("-")[2].isdigit()
+            for segment in [each for each in disk.peek_names(f"{directory}/{replica}") if each.endswith(".log")][:-1]
+        ]
+        if undo is not None and found:
+            path = found[number % len(found)]
+            disk.shorten(path, number // 3 * 97 % max(1, len(disk.content(path))))
+        return undo
 
     def _power_on(self, name: str) -> None:
         self._simulation.power_lost[name] = self._world.loop.time()

@@ -50,6 +50,8 @@ class FaultKind(Enum):
     PUT_BACK = "put_back"
     ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
     LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
+    #: As POWER_ONE, and a segment that was closed and synced is shorter than it was. Drawn by harsh plans.
+    LIE = "lie"
     FULL = "full"  # its disks have no room left for `for`. Not drawn
     #: One of its log directories is copied while it is down, and replaced by the copy `for` later, while it is down again; where another replica has
     #: all. How it went down, and which directory, by the moment: stopped or killed; with two, now and then the other one's copy.

@@ -119,6 +119,7 @@ class Simulation:
             plan.log_dirs,
             self.replicas.committed_end,
             plan.all_topics,
+            compacted(plan),
         )
         for name in self.nodes:
             self.world.host(name).disk.on_remove_tree = partial(self._removing, name)

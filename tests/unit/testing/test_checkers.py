@@ -338,6 +338,7 @@ def test_a_seed_always_means_the_same_plan_and_seeds_differ() -> None:
         FaultKind.LOST_REQUEST,
         FaultKind.PUT_BACK,
         FaultKind.RESTORED,
+        FaultKind.LIE,
         FaultKind.TAKEN_IN,
         FaultKind.THREADS,
         FaultKind.ZK_LAG,

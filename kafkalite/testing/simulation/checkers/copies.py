@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import pairwise
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.testing.simulated.disk import SimDisk
@@ -42,6 +43,7 @@ class Copies:
         directories: the log directories of each.
         committed_end: of a partition.
         topics: those without a request to delete them.
+        compacted: those in whose logs offsets may be missing.
     """
 
     def __init__(
@@ -50,11 +52,13 @@ class Copies:
         directories: Iterable[str],
         committed_end: Callable[[Partition], int],
         topics: Iterable[str],
+        compacted: Container[str] = (),
     ) -> None:
         self._disks = disks
         self._directories = tuple(directories)
         self._committed_end = committed_end
         self._topics = frozenset(topics)
+        self._compacted = compacted
         self.removed = 0
 
     def of(self, partition: Partition) -> Iterator[Copy]:
@@ -65,7 +69,7 @@ class Copies:
                     found = partition_of(name)
                     if found is not None and found[0] == partition:
                         path = f"{directory}/{name}"
-                        yield Copy(host, path, _end(disk, path), found[1])
+                        yield Copy(host, path, self._end(disk, path, partition[0]), found[1])
 
     def is_complete_without(self, host: str, partition: Partition, others: Iterable[str]) -> bool:
         """Whether one of the other hosts has all that is committed, in its place."""
@@ -94,7 +98,10 @@ class Copies:
                 f"{self._committed_end(partition)} are committed; the others: {copies}"
             )
 
-
-def _end(disk: SimDisk, path: str) -> int:
-    batches = read_batches(disk, path, 0, _ALL)
-    return batches[-1].last_offset + 1 if batches else 0
+    def _end(self, disk: SimDisk, path: str, topic: str) -> int:
+        """Of what follows without a gap."""
+        batches = read_batches(disk, path, 0, _ALL)
+        for batch, following in pairwise(batches):
+            if topic in self._topics and topic not in self._compacted and following.base_offset > batch.last_offset + 1:
+                return batch.last_offset + 1
+        return batches[-1].last_offset + 1 if batches else 0

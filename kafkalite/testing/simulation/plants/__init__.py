@@ -36,6 +36,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "empty": storage.stops_at_an_empty_segment,
     "remembered": storage.remembers_what_has_ended,
     "txnindex": storage.unsynced_transaction_indexes,
+    "lie": storage.trusts_closed_segments,
     "decided": coordinators.uncommitted_decisions,
     "vanished": replication.vanished_is_deleted,
     "put-back": replication.put_back_is_as_before,

@@ -119,6 +119,11 @@ def unsynced_transaction_indexes(patch: Patch) -> None:
     patch(loader, "_is_doubtful", lambda segment, names, clean: False)
 
 
+def trusts_closed_segments(patch: Patch) -> None:
+    """What was below the recovery point is taken to be there after a loss of power, as in Kafka."""
+    patch(loader, "_check_ends", lambda segments, checked_from, compacted_to: None)
+
+
 def remembers_what_has_ended(patch: Patch) -> None:
     """Ended transactions are forgotten only where somebody reads."""
     patch(ReadableLog, "forget_ended", lambda self, high_watermark: None)
