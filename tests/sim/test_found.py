@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kafkalite.log.returning import Awaited
+from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulated.network import Link
-from kafkalite.testing.simulation.plan import TRIMMED, Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plan import LONE, TRIMMED, Fault, FaultKind, Plan, draw
 from kafkalite.testing.simulation.plants import PLANTS
 from kafkalite.testing.simulation.result import Result
 from kafkalite.testing.simulation.run import Simulation
@@ -294,17 +297,44 @@ def test_a_deleted_key_does_not_come_back_with_an_older_copy(seed: int) -> None:
     assert result.violation is None, result.line()
 
 
-@pytest.mark.parametrize("target", ["node1", "node2"])
-def test_a_node_that_nobody_answers_stops_at_once(target: str) -> None:
+def test_a_log_that_is_not_trusted_after_a_failed_fsync_waits_for_an_operator() -> None:
+    """The only replica of its partition: `health` names it and what to do, and only then it is opened again."""
+    simulation = Simulation(
+        plan(topics={"topic1": 1, LONE: 1}, flush_before_ack=True, topic_settings={"log.flush.before.ack": "true"})
+    )
+    failed: list[str] = []
+
+    def fail(disk: SimDisk, kind: str, path: str) -> None:
+        if kind == "sync" and f"/{LONE}-0/" in path and path.endswith(".log") and not failed:
+            failed.append(path)
+            disk.was_faulty = True
+            raise OSError(errno.EIO, "injected", path)
+
+    for name in simulation.nodes:
+        disk = simulation.world.host(name).disk
+        disk.on_operation = partial(fail, disk)
+    result = simulation.run()
+    assert failed and result.violation is None, result.line()
+
+
+def test_a_node_that_nobody_answers_stops_at_once() -> None:
     """It asked a controller that it could not reach, for as long as a controlled shutdown may take: 10 s."""
     seen: list[str] = []
     drawn = plan(
-        Fault(5.0, FaultKind.PARTITION, target, 5.0),
-        Fault(5.1, FaultKind.RESTART, target, 0.1),
+        Fault(5.0, FaultKind.PARTITION, "node1", 9.0),
+        Fault(5.1, FaultKind.RESTART, "node1", 0.1),
+        producers=1,
+        batches_per_s=1.0,
+        transactions=0,
+        keyed="",
         orders=False,
-        settings={**plan().settings, "zookeeper.session.timeout.ms": 6_000},
+        settings={
+            **plan().settings,
+            "zookeeper.session.timeout.ms": 8_000,
+            "controlled.shutdown.max.wait.ms": 10_000,
+        },
     )
     result = Simulation(drawn, watch=seen.append).run()
     assert result.violation is None, result.line()
-    stopped = [line for line in seen if "node.stopped" in line and target in line]
+    stopped = [line for line in seen if "node.stopped" in line and "node1" in line]
     assert float(re.findall(r"seconds=([0-9.]+)", stopped[0])[0]) < 5, stopped[0]

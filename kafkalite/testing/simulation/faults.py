@@ -91,8 +91,16 @@ class FaultInjector:
             world.power_on(name)
             world.resume(name)
             self._simulation.start_node(name)
-            if self._operators and len(self._simulation.plan.log_dirs) > 1:
+            has_repaired = self._operators and len(self._simulation.plan.log_dirs) > 1
+            if has_repaired or self._waits_for_operator(name):
                 self.bring_back(name)  # an earlier command may not have arrived
+
+    def _waits_for_operator(self, name: str) -> bool:
+        """Whether a log there is not trusted after a failed fsync: only `admin disk online`, or a restart, opens it again."""
+        node = self._simulation.nodes[name]
+        return node.ready and any(
+            failed.needs_operator for each in node.node.logs.pool.dirs.values() for failed in each.failed.values()
+        )
 
     async def _happen(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at_s)
