@@ -186,11 +186,11 @@ class OAuthServer:
             raise AuthenticationFailed("malformed message")
         try:
             found = self._checker.check(bearer[1])
-            if acting_as not in ("", found.user):
-                raise AuthenticationFailed("acting for another user is not offered")
         except AuthenticationFailed as error:
             self._refusal = str(error)
             return b'{"status":"invalid_token"}'
+        if acting_as not in ("", found.user):
+            raise AuthenticationFailed("acting for another user is not offered")
         self.user, self.lifetime_s = found.user, found.lifetime_s
         self.is_known = self.is_complete = True
         return b""
