@@ -25,6 +25,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env.turns import with_pauses
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
 from kafkalite.extension.messages.topics import (
@@ -284,47 +285,45 @@ class PartitionAdmin:
             return ElectLeadersResponse(refusal.code, str(refusal))
         except CoordinatorError as error:
             return ElectLeadersResponse(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
-        if request.partitions is None:
-            results = [each for each in results if each.error != ErrorCode.ELECTION_NOT_NEEDED]
         return ElectLeadersResponse(ErrorCode.NONE, "", tuple(sorted(results, key=lambda r: (r.topic, r.partition))))
 
     async def _due(
         self, zk: Coordinator, request: ElectLeadersRequest
     ) -> tuple[list[TopicPartition], list[PartitionResult]]:
-        """The partitions that need an election, and the results of those that don't."""
+        """The partitions that need an election, and the results of the others, if they were named."""
         if request.partitions is None:
             names = (await zk.children(paths.TOPICS))[0]
         else:
             names = sorted({topic for topic, _ in request.partitions})
         topics = await readable_topics(zk, names)
-        asked = (
-            [TopicPartition(*each) for each in dict.fromkeys(request.partitions)]
-            if request.partitions is not None
-            else [TopicPartition(name, number) for name in sorted(topics) for number in topics[name].partitions]
+        asked: Iterable[tuple[str, int]] = (
+            ((name, number) for name in sorted(topics) for number in topics[name].partitions)
+            if request.partitions is None
+            else dict.fromkeys(request.partitions)
         )
+        known: list[TopicPartition] = []
         due: list[TopicPartition] = []
         results: list[PartitionResult] = []
-        known = [each for each in asked if each.topic in topics and each.partition in topics[each.topic].partitions]
-        states = dict(zip(known, await self._states(zk, known), strict=True))
-        for partition in asked:
-            if partition not in states:
+        async for name, number in with_pauses(asked):
+            partition = TopicPartition(name, number)
+            if name in topics and number in topics[name].partitions:
+                known.append(partition)
+            else:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 results.append(PartitionResult(*partition, code, f"there is no partition {partition}"))
-                continue
-            state = states[partition]
+        async for partition, state in with_pauses(zip(known, await self._states(zk, known), strict=True)):
             preferred = topics[partition.topic].partitions[partition.partition][0]
             is_led = state is not None and state.leader >= 0
-            if is_led if request.unclean else (state is not None and state.leader == preferred):
-                results.append(PartitionResult(*partition, ErrorCode.ELECTION_NOT_NEEDED, "no election is needed"))
-            else:
+            if not (is_led if request.unclean else (state is not None and state.leader == preferred)):
                 due.append(partition)
+            elif request.partitions is not None:
+                results.append(PartitionResult(*partition, ErrorCode.ELECTION_NOT_NEEDED, "no election is needed"))
         return due, results
 
     async def _states(self, zk: Coordinator, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         states: list[LeaderAndIsr | None] = []
-        for each in await zk.get_many([paths.partition_state(partition) for partition in partitions]):
-            if not len(states) % topic_znodes.STATES_AT_ONCE:
-                await asyncio.sleep(0)
+        znodes = await zk.get_many([paths.partition_state(partition) for partition in partitions])
+        async for each in with_pauses(znodes):
             try:
                 states.append(None if each is None else topic_znodes.decode_partition_state(each[0], each[1].version))
             except ZnodeError:
@@ -368,7 +367,7 @@ class PartitionAdmin:
     ) -> list[PartitionResult]:
         topics = await readable_topics(zk, sorted({partition.topic for partition in partitions}))
         results: list[PartitionResult] = []
-        for partition, state in zip(partitions, await self._states(zk, partitions), strict=True):
+        async for partition, state in with_pauses(zip(partitions, await self._states(zk, partitions), strict=True)):
             topic = topics.get(partition.topic)
             if topic is None or partition.partition not in topic.partitions:
                 results.append(PartitionResult(*partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it is gone"))

@@ -19,6 +19,7 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
 )
 from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env.turns import with_pauses
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -165,7 +166,7 @@ class ReassignmentAdmin:
         wanted = None if request.partitions is None else set(request.partitions)
         moving = [
             TopicPartition(name, number)
-            for name in sorted(topics)
+            async for name in with_pauses(sorted(topics))
             for number, move in topics[name].moves.items()
             if not is_over(topics[name].partitions[number], move)
             if wanted is None or (name, number) in wanted
@@ -174,7 +175,7 @@ class ReassignmentAdmin:
         # Files on dead brokers are removed when these return: no step waits for that.
         live, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0] if moving else ())
         found: list[Reassignment] = []
-        for partition, each in zip(moving, states, strict=True):
+        async for partition, each in with_pauses(zip(moving, states, strict=True)):
             topic = topics[partition.topic]
             move = topic.moves[partition.partition]
             isr: Replicas = ()

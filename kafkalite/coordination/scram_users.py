@@ -11,6 +11,7 @@ from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.topic_configs import USERS, write_config
 from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env.turns import with_pauses
 from kafkalite.security.scram import MECHANISMS, ScramCredential
 from kafkalite.telemetry.logs import get_logger
 
@@ -32,7 +33,7 @@ async def list_users(coordinator: Coordinator, names: Sequence[str] | None) -> d
     where = [paths.config_entity(USERS, name) for name in encoded]
     znodes = await retrying(lambda: coordinator.get_many(where))
     found: dict[str, dict[str, int]] = {}
-    for name, path, znode in zip(encoded, where, znodes, strict=True):
+    async for name, path, znode in with_pauses(zip(encoded, where, znodes, strict=True)):
         try:
             settings = {} if znode is None else decode_config(znode[0], path)
             mechanisms = {

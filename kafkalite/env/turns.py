@@ -7,7 +7,7 @@ loop, whatever the number of those who wait: everybody else's work waits for one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -20,6 +20,8 @@ _T = TypeVar("_T")
 SLICE_S = 0.002
 #: What a rush may take of one turn of the loop (seconds).
 RUSH_S = 0.01
+#: Short pieces of work between two pauses.
+_PIECES_AT_ONCE = 100
 #: In which the loop has done something else, or nothing (seconds).
 _PAUSE_S = 0.001
 
@@ -33,6 +35,14 @@ async def result_of(steps: Generator[None, None, _T]) -> _T:
             found: _T = end.value
             return found
         await asyncio.sleep(0)
+
+
+async def with_pauses(elements: Iterable[_T]) -> AsyncIterator[_T]:
+    """The elements, for each of which there is little to do. The loop serves others after each hundred of them."""
+    for number, element in enumerate(elements, 1):
+        yield element
+        if not number % _PIECES_AT_ONCE:
+            await asyncio.sleep(0)
 
 
 class Turns:

@@ -16,7 +16,7 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.kafka.stepped import STEP, Steps
+from kafkalite.kafka.stepped import STEP, Steps, sliced
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.protocol import wire
 
@@ -50,27 +50,12 @@ class PartitionHandlers:
         answer = await self._services.elect_leaders(ElectLeadersRequest(wanted, kind == _UNCLEAN, message.timeout_ms))
         if answer.error:
             raise api_error(ErrorCode(answer.error), answer.message)
-        found = {(each.topic, each.partition): each for each in answer.partitions}
-        by_topic = (
-            list(_by_topic(answer.partitions).items())
-            if asked is None
-            else [
-                (
-                    topic.topic,
-                    [found[topic.topic, index] for index in topic.partitions if (topic.topic, index) in found],
-                )
-                for topic in asked
+        if asked is None:
+            asked = [
+                message.TopicPartitions(topic, [each.partition for each in results])
+                for topic, results in _by_topic(answer.partitions).items()
             ]
-        )
-        return response(
-            replica_election_results=[
-                response.ReplicaElectionResult(
-                    topic,
-                    [response.PartitionResult(each.partition, each.error, each.message or None) for each in results],
-                )
-                for topic, results in by_topic
-            ]
-        )
+        return response(replica_election_results=await sliced(request, _elected(asked, answer.partitions)))
 
     # --- reassignments ---
 
@@ -111,7 +96,6 @@ class PartitionHandlers:
         self, request: Request, message: wire.ListPartitionReassignmentsRequest
     ) -> wire.ListPartitionReassignmentsResponse:
         """The whole plan, and in `current_batch` the steps that are under way now (KIP-435)."""
-        response = wire.ListPartitionReassignmentsResponse
         asked = message.topics
         wanted = (
             None
@@ -121,18 +105,7 @@ class PartitionHandlers:
         answer = await self._services.list_reassignments(ListReassignmentsRequest(wanted))
         if answer.error:
             raise api_error(ErrorCode(answer.error), answer.message)
-        plan: dict[str, list[wire.ListPartitionReassignmentsResponse.OngoingPartitionReassignment]] = {}
-        batch: dict[str, list[wire.ListPartitionReassignmentsResponse.CurrentBatchPartition]] = {}
-        for move in answer.reassignments:
-            plan.setdefault(move.topic, []).append(_ongoing(move))
-            if move.step or move.dropping:
-                step = response.CurrentBatchPartition(move.partition, move.replicas, move.step or move.replicas)
-                batch.setdefault(move.topic, []).append(step)
-        return response(
-            error_message=None,
-            topics=[response.OngoingTopicReassignment(topic, moves) for topic, moves in plan.items()],
-            current_batch=[response.CurrentBatchTopic(topic, steps) for topic, steps in batch.items()],
-        )
+        return await sliced(request, _listed(answer.reassignments))
 
     # --- DescribeProducers ---
 
@@ -188,6 +161,40 @@ def _by_topic(results: Sequence[PartitionResult]) -> dict[str, list[PartitionRes
     for result in results:
         topics.setdefault(result.topic, []).append(result)
     return topics
+
+
+def _elected(
+    asked: Sequence[wire.ElectLeadersRequest.TopicPartitions], results: Sequence[PartitionResult]
+) -> Steps[list[wire.ElectLeadersResponse.ReplicaElectionResult]]:
+    response = wire.ElectLeadersResponse
+    found: dict[tuple[str, int], wire.ElectLeadersResponse.PartitionResult] = {}
+    for each in results:
+        yield
+        result = response.PartitionResult(each.partition, each.error, each.message or None)
+        found[each.topic, each.partition] = result
+    elected = []
+    for topic in asked:
+        yield
+        of_topic = [found[topic.topic, index] for index in topic.partitions if (topic.topic, index) in found]
+        elected.append(response.ReplicaElectionResult(topic.topic, of_topic))
+    return elected
+
+
+def _listed(moves: Sequence[Reassignment]) -> Steps[wire.ListPartitionReassignmentsResponse]:
+    response = wire.ListPartitionReassignmentsResponse
+    plan: dict[str, list[wire.ListPartitionReassignmentsResponse.OngoingPartitionReassignment]] = {}
+    batch: dict[str, list[wire.ListPartitionReassignmentsResponse.CurrentBatchPartition]] = {}
+    for move in moves:
+        yield
+        plan.setdefault(move.topic, []).append(_ongoing(move))
+        if move.step or move.dropping:
+            step = response.CurrentBatchPartition(move.partition, move.replicas, move.step or move.replicas)
+            batch.setdefault(move.topic, []).append(step)
+    return response(
+        error_message=None,
+        topics=[response.OngoingTopicReassignment(topic, of_topic) for topic, of_topic in plan.items()],
+        current_batch=[response.CurrentBatchTopic(topic, steps) for topic, steps in batch.items()],
+    )
 
 
 def _ongoing(move: Reassignment) -> wire.ListPartitionReassignmentsResponse.OngoingPartitionReassignment:

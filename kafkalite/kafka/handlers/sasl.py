@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps, sliced
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.changes import SETTINGS
 from kafkalite.security.principal import Principal
@@ -56,14 +58,20 @@ class SaslHandlers:
     async def describe_users(
         self, request: Request, message: wire.DescribeUserScramCredentialsRequest
     ) -> wire.DescribeUserScramCredentialsResponse:
+        named = Counter(user.name for user in message.users or ())
+        found = await self._services.scram_users(list(named) or None)  # none named: all, as in Kafka
+        return await sliced(request, self._described(named, found))
+
+    def _described(
+        self, named: Mapping[str, int], found: Mapping[str, Mapping[str, int]]
+    ) -> Steps[wire.DescribeUserScramCredentialsResponse]:
+        """`named`: how often each user was, `found`: user -> mechanism -> iterations."""
         response = wire.DescribeUserScramCredentialsResponse
         result = response.DescribeUserScramCredentialsResult
-        named = Counter(user.name for user in message.users or ())
-        names = list(named)
-        found = await self._services.scram_users(names or None)  # none named: all, as in Kafka
         results = []
-        for name in names or sorted(found):
-            if named[name] > 1:
+        for name in named or sorted(found):
+            yield
+            if named.get(name, 1) > 1:
                 text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
                 results.append(result(name, int(ErrorCode.DUPLICATE_RESOURCE), text, ()))
             elif name not in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kafkalite.env.turns import RUSH_S, Rush
+from kafkalite.env.turns import RUSH_S, Rush, with_pauses
 
 
 class Sources:
@@ -59,3 +59,20 @@ async def test_little_work_waits_for_nothing() -> None:
         for _ in range(2):
             await asyncio.sleep(0)
     assert sources.served == ["one", "two"] * 20
+
+
+async def test_others_come_in_between_many_short_pieces() -> None:
+    done: list[str] = []
+
+    async def pieces() -> None:
+        async for number in with_pauses(range(250)):
+            done.append(str(number))
+
+    async def other() -> None:
+        while len(done) < 250:
+            done.append("other")
+            await asyncio.sleep(0)
+
+    await asyncio.gather(pieces(), other())
+    assert done.count("other") == 2
+    assert done[100] == done[201] == "other"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -106,6 +108,42 @@ async def test_an_election_that_is_refused_as_a_whole(broker: Broker, version: i
             ]
     else:
         assert answer.replica_election_results[0].partition_result[0].error_code == code
+
+
+_MANY = 1_000
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "listed"),
+    [
+        (
+            wire.ElectLeadersRequest(0, None, 1500),
+            2,
+            lambda answer: answer.replica_election_results[0].partition_result,
+        ),
+        (wire.ListPartitionReassignmentsRequest(1500, None), 0, lambda answer: answer.topics[0].partitions),
+        (wire.DescribeUserScramCredentialsRequest(None), 0, lambda answer: answer.results),
+        (wire.ListConfigResourcesRequest([32]), 1, lambda answer: answer.config_resources),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_long_answers_are_made_in_steps(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, message: Any, version: int, listed: Callable[[Any], list[Any]]
+) -> None:
+    services = broker.services
+    elected = tuple(PartitionResult("a", number, 0) for number in range(_MANY))
+    moves = tuple(Reassignment("a", number, ids(1), ids(2), ids(1)) for number in range(_MANY))
+    services.answers[ElectLeadersResponse] = ElectLeadersResponse(0, "", elected)
+    services.answers[ListReassignmentsResponse] = ListReassignmentsResponse(0, "", moves)
+    for number in range(_MANY):
+        services.users[f"u{number:04}"] = {"SCRAM-SHA-256": "iterations=4096"}
+        await services.replace_entity_overrides(
+            GROUPS, f"g{number:04}", {}, {"share.isolation.level": "read_committed"}
+        )
+    client = await broker.client()
+    turns = counted_turns(monkeypatch)
+    assert len(listed(await client.ask(message, version))) == _MANY
+    assert len(turns) >= 100
 
 
 async def test_reassignments_are_ordered_and_called_off(broker: Broker) -> None:

@@ -12,6 +12,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.handlers.configs.entries import ConfigQuery, ConfigSource, ConfigType, Origin
 from kafkalite.kafka.request import Request
+from kafkalite.kafka.stepped import Steps
 from kafkalite.protocol import wire
 from kafkalite.resource_configs import (
     CLIENT_METRICS_KEYS,
@@ -97,14 +98,14 @@ class EntityConfigs:
 
     def list_resources(
         self, request: Request, message: wire.ListConfigResourcesRequest
-    ) -> wire.ListConfigResourcesResponse:
+    ) -> Steps[wire.ListConfigResourcesResponse]:
         """Version 0 knows client metrics only. Groups and subscriptions are those with settings."""
         response = wire.ListConfigResourcesResponse
         wanted = set(message.resource_types) if request.version >= 1 else {CLIENT_METRICS_TYPE}
         known = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS_TYPE, GROUP}
         if wanted - known:
             return response(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
-        found: list[tuple[str, int]] = []
+        found: list[wire.ListConfigResourcesResponse.ConfigResource] = []
         metadata = self._services.metadata(None)
         for kind in sorted(wanted or known):
             if kind == TOPIC:
@@ -114,8 +115,10 @@ class EntityConfigs:
                 names = sorted(name for name in settings if settings[name])
             else:
                 names = [str(broker.broker_id) for broker in metadata.brokers]
-            found += [(name, kind) for name in names]
-        return response(config_resources=[response.ConfigResource(*each) for each in found])
+            for name in names:
+                yield
+                found.append(response.ConfigResource(name, kind))
+        return response(config_resources=found)
 
 
 def _of_broker(
