@@ -12,7 +12,7 @@ import avro.errors
 import avro.name
 import avro.schema
 
-from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, check_depth
+from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, read_json
 
 #: Pairs of types that one comparison may look at: two unions have as many as the product of their branches. Some seconds.
 _MAX_PAIRS = 50_000
@@ -79,11 +79,9 @@ def parse(text: str, imports: Sequence[Import]) -> AvroSchema:
 
 def _json(text: str, what: str) -> Any:
     try:
-        value = json.loads(text)
+        return read_json(text)
     except ValueError as error:
         raise InvalidSchema(f"{what} is not JSON: {error}") from None
-    check_depth(value)
-    return value
 
 
 def _normal(value: Any, namespace: str) -> Any:

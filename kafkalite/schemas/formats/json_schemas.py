@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 
 from kafkalite.schemas.formats.json_values import Steps, Unclear, Values, check
-from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, check_depth
+from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, read_json
 
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 #: Which may have changed only together with everything below them: the comparison does not look into them.
@@ -96,12 +96,11 @@ class JsonSchema:
 def parse(text: str, imports: Sequence[Import]) -> JsonSchema:
     """Raises InvalidSchema."""
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except ValueError as error:
         raise InvalidSchema(f"the schema is not JSON: {error}") from None
     if not isinstance(value, dict | bool):
         raise InvalidSchema("a JSON Schema is an object, true or false")
-    check_depth(value)
     cls = _validator_class(value)
     try:
         check(cls, value)

@@ -23,6 +23,29 @@ def parsing(value: Any) -> int:
     return calls(lambda: parse("JSON", text))
 
 
+@pytest.mark.parametrize("values", [[1] * 50_000, [[]] * 50_000, {f"k{number}": "" for number in range(50_000)}])
+async def test_values_are_counted_before_they_are_parsed(monkeypatch: pytest.MonkeyPatch, values: Any) -> None:
+    """The parser of JSON keeps the interpreter until it is done, in a thread, too."""
+    assert await Api()("POST", "/subjects/t/versions", {"schema": '"int"', "metadata": values}) == 422
+    loads, parsed = json.loads, []
+
+    def counted(text: str, **options: Any) -> Any:
+        parsed.append(text)
+        return loads(text, **options)
+
+    monkeypatch.setattr(json, "loads", counted)
+    text = json.dumps(values)
+    for kind in ("AVRO", "JSON"):
+        with pytest.raises(InvalidSchema, match="more than 20,000 values"):
+            parse(kind, text)
+    assert text not in parsed
+
+
+def test_as_many_values_as_are_allowed_are_parsed() -> None:
+    """Whatever is in their strings."""
+    parse("JSON", json.dumps({"enum": ['[1,2,"\\"]', *({f"{number}": '{,["\\'} for number in range(9_990))]}))
+
+
 def test_anchors_are_looked_for_once() -> None:
     """For each reference the whole schema was searched, and for each step of a chain of them."""
 
