@@ -276,6 +276,7 @@ async def test_subscriptions_of_client_metrics(broker: Broker) -> None:
     assert broker.services.settings_of(CLIENT_METRICS) == {"s": {"metrics": "b.", "interval.ms": "1000"}}
     assert (await alter(client, _CLIENT_METRICS, "s", ("match", 0, "client_colour=red")))[0] == ErrorCode.INVALID_CONFIG
     assert (await alter(client, _CLIENT_METRICS, "s", ("interval.ms", 0, "99")))[0] == ErrorCode.INVALID_CONFIG
+    assert (await alter(client, _CLIENT_METRICS, "s", ("colour", 0, "red")))[0] == ErrorCode.INVALID_REQUEST  # Kafka's
     await alter(client, _CLIENT_METRICS, "s", ("metrics", 1, None), ("interval.ms", 1, None))
     assert broker.services.settings_of(CLIENT_METRICS) == {}
 

@@ -84,6 +84,9 @@ class EntityConfigs:
         # Kafka adds nothing to the lists of client metrics and takes nothing away: its KafkaConfigSchema does not have them.
         lists = {each: str(key.default) for each, key in keys.items() if key.kind is list and resource_type == GROUP}
         after = change(before, changes, lists)
+        unknown = sorted(after.keys() - keys.keys())
+        if unknown and resource_type == CLIENT_METRICS_TYPE:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{unknown[0]}: no such configuration here")
         check_all(keys, after)
         for pattern in parse_match(after.get("match", "")).values():
             try:
