@@ -82,7 +82,8 @@ class ShareSessions:
         """A new one, in place of the member's old one; None if there are too many."""
         old = self.get(group_id, member)
         if old is not None:
-            self.close(old)
+            # Over the same connection it has got every answer: as with Kafka it may still acknowledge what it holds.
+            self.close(old, is_over=old.connection is not connection)
         user = user_of(connection.principal, connection.peer_host)
         if not self._listed.has_room(user) or not self._slots.take(user):
             return None
@@ -118,8 +119,8 @@ class ShareSessions:
             self._listed.give(session.user)
             self._on_left(session, listed, is_over=is_over)
 
-    def close(self, session: ShareSession) -> None:
-        """It is over."""
+    def close(self, session: ShareSession, *, is_over: bool = True) -> None:
+        """It ends; `is_over`: its member has gone, too."""
         if self._sessions.get((session.group_id, session.member)) is not session:
             return
         del self._sessions[session.group_id, session.member]
@@ -127,7 +128,7 @@ class ShareSessions:
         self._disconnect(session)
         session.requests += 1
         for listed in list(session.partitions):
-            self.forget(session, listed, is_over=True)
+            self.forget(session, listed, is_over=is_over)
         if session.waiting is not None:
             session.waiting.expire()
 

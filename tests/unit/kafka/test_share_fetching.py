@@ -224,6 +224,18 @@ async def test_records_are_given_once_and_acknowledged(broker: Broker) -> None:
     assert (await group.stored())[0] == 3
 
 
+async def test_a_member_that_begins_its_session_again_keeps_its_records(broker: Broker) -> None:
+    """Clients do so after an error. Their acknowledgements were refused, and the records delivered a second time."""
+    group = await start(broker)
+    await group.produce([b"a", b"b"])
+    member = await group.member()
+    assert got(await fetched(member, 0)) == [(0, 1, 1)]
+    assert got(await member.fetch(0, epoch=0)) == []
+    assert await member.code((0, 0, [ACCEPT])) == 0
+    other = await group.member()
+    assert got(await fetched(other, 0, epoch=0)) == [(1, 1, 2)], "over another connection nobody knows what it has got"
+
+
 async def test_a_batch_is_given_in_parts_if_the_number_is_exact(broker: Broker) -> None:
     group = await start(broker)
     await group.produce([b"a", b"b", b"c", b"d"])
