@@ -29,7 +29,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.partition_values import PartitionMetadata
 from kafkalite.protocol import wire
 from kafkalite.testing.chaos import controller_of, wait_in_sync
-from kafkalite.testing.processes import ProcessCluster
+from kafkalite.testing.processes import ProcessCluster, kazoo_client
 
 TOPIC = "wide"
 #: A few partitions of their own, asked for while waiting: to ask for all 10,000 again and again would be the load.
@@ -179,17 +179,12 @@ async def fail(cluster: ProcessCluster, client: AsyncClient, victim: int) -> dic
     counted = Counts.of(cluster, sorted(before))
     gone = asyncio.Event()
     loop = asyncio.get_running_loop()
-    zookeeper = KazooClient(hosts=cluster.zookeeper_connect, timeout=10)
-    zookeeper.start()
-    try:
+    with kazoo_client(cluster.zookeeper_connect) as zookeeper:
         zookeeper.exists(f"/brokers/ids/{victim}", watch=lambda _: loop.call_soon_threadsafe(gone.set))
         killed = time.monotonic()
         cluster.nodes[victim].kill()
         await gone.wait()
         session_gone = time.monotonic()
-    finally:
-        zookeeper.stop()
-        zookeeper.close()
     survivors = [ready for n, ready in zip(cluster.nodes, cluster.bootstrap, strict=True) if n != victim]
     seen = await announced(survivors, (CANARY, TOPIC), lambda p: p.leader not in (victim, -1))
     cpu_s = sum(cluster.nodes[n].cpu_seconds() - spent for n, spent in before.items())

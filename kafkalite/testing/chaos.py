@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import signal
 import tempfile
@@ -27,7 +28,7 @@ from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
-from kafkalite.testing.processes import ProcessCluster
+from kafkalite.testing.processes import ProcessCluster, kazoo_client
 
 TOPIC = "chaos"
 #: Time in seconds that a node has to report its state.
@@ -145,24 +146,22 @@ class Faults:
 
 def controller_of(cluster: ProcessCluster) -> int:
     """The id in /controller, through another client's eyes; -1 while there is none."""
-    from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException
+    from kazoo.handlers.threading import KazooTimeoutError
 
-    client = KazooClient(hosts=cluster.zookeeper_connect, timeout=4)
     try:
-        client.start(timeout=5)
-        data, _ = client.get("/controller")
-        return int(json.loads(data)["brokerid"])
-    except (KazooException, OSError, ValueError, client.handler.timeout_exception):
+        with kazoo_client(cluster.zookeeper_connect, session_s=4, start_s=5) as client:
+            return int(json.loads(client.get("/controller")[0])["brokerid"])
+    except (KazooException, OSError, ValueError, KazooTimeoutError):
         return -1
-    finally:
-        client.stop()
-        client.close()
 
 
-def any_controller(cluster: ProcessCluster) -> int:
-    """Wait until there is one."""
+def any_controller(cluster: ProcessCluster, within_s: float = math.inf) -> int:
+    """Wait until there is one. Raises TimeoutError."""
+    until = time.monotonic() + within_s
     while (broker_id := controller_of(cluster)) not in cluster.nodes:
+        if time.monotonic() > until:
+            raise TimeoutError("no controller")
         time.sleep(0.1)
     return broker_id
 

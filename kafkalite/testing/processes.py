@@ -16,11 +16,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
 
 #: util-linux: the kernel kills the process when its parent has died. (A function run in the forked child would close
 #: the connections of a Spark session in this process.)
@@ -329,3 +332,17 @@ class ProcessCluster:
     def remove(self) -> None:
         """Delete the data."""
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def kazoo_client(connect: str, *, session_s: float = 10, start_s: float = 90) -> Iterator[KazooClient]:
+    """ZooKeeper through another library's client. Raises kazoo's KazooTimeoutError if nothing answers within `start_s`."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(hosts=connect, timeout=session_s)
+    try:
+        client.start(timeout=start_s)
+        yield client
+    finally:
+        client.stop()
+        client.close()

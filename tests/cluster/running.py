@@ -23,7 +23,7 @@ from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import DescribeReplicasResponse, NewTopic, ReplicaDescription
 from kafkalite.testing.chaos import read_all, wait_in_sync
-from kafkalite.testing.processes import ProcessCluster
+from kafkalite.testing.processes import ProcessCluster, kazoo_client
 
 ROOT = Path(__file__).parents[2]
 #: A guard against hanging. No test expects anything to happen sooner than this.
@@ -126,13 +126,8 @@ class Eye:
 
 @contextlib.contextmanager
 def eye(connect: str) -> Iterator[Eye]:
-    client = KazooClient(hosts=connect, timeout=10)
-    client.start(timeout=90)
-    try:
+    with kazoo_client(connect) as client:
         yield Eye(client)
-    finally:
-        client.stop()
-        client.close()
 
 
 async def create_topic(

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from kazoo.client import KazooClient
 
-from kafkalite.testing.processes import Process, ProcessFailed
+from kafkalite.testing.processes import Process, ProcessFailed, kazoo_client
 from tests.support.secured import PASSWORDS, PLAIN_PASSWORD, ZOOKEEPER_AUTH, SecuredCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
@@ -93,9 +92,7 @@ def _plant(cluster: SecuredCluster) -> dict[str, bytes]:
     }  # fmt: skip
     for user in ("admin", "alice"):
         found[f"the header of {user}"] = base64.b64encode(f"{user}:{PASSWORDS[user]}".encode()).decode()
-    zookeeper = KazooClient(cluster.zookeeper_connect, timeout=10)
-    zookeeper.start()
-    try:
+    with kazoo_client(cluster.zookeeper_connect) as zookeeper:
         zookeeper.add_auth("digest", ZOOKEEPER_AUTH)
         for user in ("node", "alice"):
             config = json.loads(zookeeper.get(f"/config/users/{user}")[0])["config"]
@@ -105,9 +102,6 @@ def _plant(cluster: SecuredCluster) -> dict[str, bytes]:
                     if name in ("salt", "stored_key", "server_key"):
                         found[f"{name} of {user}, {mechanism}"] = value
         decoy = zookeeper.get("/cluster/decoy_key")[0]
-    finally:
-        zookeeper.stop()
-        zookeeper.close()
     return {what: text.encode() for what, text in found.items()} | {
         "the decoys' key": decoy,
         "the decoys' key in hex": decoy.hex().encode(),

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from kafkalite.client.async_client import AsyncClient
@@ -26,7 +25,7 @@ from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.security.scram import make_credential
-from kafkalite.testing.processes import ProcessFailed
+from kafkalite.testing.processes import ProcessFailed, kazoo_client
 from tests.cluster.running import wait_until
 from tests.support.secured import PASSWORDS, PLAIN_PASSWORD, SECRETS, ZOOKEEPER_AUTH, SecuredCluster
 
@@ -135,9 +134,7 @@ def test_pages_are_for_users(cluster: SecuredCluster) -> None:
 
 
 def test_zookeeper_belongs_to_the_nodes(cluster: SecuredCluster) -> None:
-    stranger = KazooClient(cluster.zookeeper_connect, timeout=10)
-    stranger.start()
-    try:
+    with kazoo_client(cluster.zookeeper_connect) as stranger:
         assert sorted(stranger.get_children("/brokers/ids")) == ["1", "2", "3"]
         for path in ("/config/users/admin", "/config/users/node"):
             with pytest.raises(NoAuthError):
@@ -154,9 +151,6 @@ def test_zookeeper_belongs_to_the_nodes(cluster: SecuredCluster) -> None:
         config = json.loads(data)["config"]
         assert config["SCRAM-SHA-512"].startswith("salt=")
         assert config["SCRAM-SHA-512"].endswith(",iterations=8192")
-    finally:
-        stranger.stop()
-        stranger.close()
 
 
 def test_nodes_find_back_to_each_other(cluster: SecuredCluster) -> None:

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from kafkalite.coordination import aiozk_adapter
@@ -37,6 +36,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.retry import retrying
 from kafkalite.env.real import RealClock, real_env
 from kafkalite.env.real_network import RealNetwork
+from kafkalite.testing.processes import kazoo_client
 from tests.cluster.zookeeper_session import TIMEOUT_MS, Bench, connected, once, states
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, MULTI_READ, SET, SET_WATCHES, Do, FaultProxy
@@ -308,15 +308,10 @@ async def test_a_zombie_writes_nothing_past_the_fence(bench: Bench) -> None:
 
 async def test_credentials_are_shown_on_every_connection(zookeeper: ZooKeeperForTests) -> None:
     connect = zookeeper.chroot("auth")
-    kazoo = KazooClient(zookeeper.connect, timeout=5)
-    kazoo.start()
-    try:
+    with kazoo_client(zookeeper.connect) as kazoo:
         path = "/" + connect.partition("/")[2]
         kazoo.create(path, b"")
         kazoo.create(f"{path}/secret", b"s", acl=[make_digest_acl("user", "word", all=True)])
-    finally:
-        kazoo.stop()
-        kazoo.close()
     env = real_env()
     async with FaultProxy(zookeeper.port) as proxy:
         through = f"{proxy.connect}/{connect.partition('/')[2]}"

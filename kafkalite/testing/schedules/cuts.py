@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kafkalite.testing.chaos import TOPIC, wait_in_sync
+from kafkalite.testing.chaos import TOPIC, any_controller, wait_in_sync
 from kafkalite.testing.network import NetworkedCluster, VirtualNetwork
-from kafkalite.testing.schedules.stage import Stage, any_controller_within, schedule
+from kafkalite.testing.schedules.stage import Stage, schedule
 
 
 def _network(stage: Stage) -> VirtualNetwork:
@@ -68,7 +68,7 @@ async def one_way(stage: Stage) -> None:
 async def controller_cut_off(stage: Stage) -> None:
     """The controller is cut off from everything, then from the nodes alone, then from ZooKeeper alone."""
     for others in (["zk", "", *_others(stage)], _others(stage), ["zk"]):
-        broker_id = await asyncio.to_thread(any_controller_within, stage.cluster, 30.0)
+        broker_id = await asyncio.to_thread(any_controller, stage.cluster, 30.0)
         _network(stage).part([f"n{broker_id}"], [each for each in others if each != f"n{broker_id}"])
         await stage.watch(f"the controller, node {broker_id}, does not reach {others}", 20.0)
         await _heal(stage)

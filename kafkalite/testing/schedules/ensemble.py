@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory, free_port
-from kafkalite.testing.processes import ProcessCluster
+from kafkalite.testing.processes import ProcessCluster, kazoo_client
 from kafkalite.testing.schedules.stage import SESSION_S, Stage, schedule
 
 _ELECTION_S = 60.0
@@ -186,12 +186,8 @@ async def disk_full(stage: Stage) -> None:
 
 
 def _write_something(connect: str) -> None:
-    from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException
+    from kazoo.handlers.threading import KazooTimeoutError
 
-    client = KazooClient(hosts=connect, timeout=4)
-    with contextlib.suppress(KazooException, client.handler.timeout_exception):
-        client.start(timeout=3)
-        client.create("/rubbish-", bytes(500_000), sequence=True)
-    client.stop()
-    client.close()
+    with contextlib.suppress(KazooException, KazooTimeoutError), kazoo_client(connect, session_s=4, start_s=3) as zk:
+        zk.create("/rubbish-", bytes(500_000), sequence=True)

@@ -7,11 +7,12 @@ import contextlib
 import json
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.testing.chaos import TOPIC, wait_in_sync
-from kafkalite.testing.schedules.stage import Stage, any_controller_within, schedule
+from kafkalite.testing.chaos import TOPIC, any_controller, wait_in_sync
+from kafkalite.testing.processes import kazoo_client
+from kafkalite.testing.schedules.stage import Stage, schedule
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -29,19 +30,6 @@ def password_of(session_id: int) -> bytes:
         state = (state * 0x5DEECE66D + 0xB) & (1 << 48) - 1
         password += (state >> 16 & 0xFFFFFFFF).to_bytes(4, "little")
     return password
-
-
-@contextlib.contextmanager
-def _hand(stage: Stage) -> Iterator[KazooClient]:
-    from kazoo.client import KazooClient
-
-    zk = KazooClient(hosts=stage.cluster.zookeeper_connect, timeout=20)
-    zk.start(timeout=30)
-    try:
-        yield zk
-    finally:
-        zk.stop()
-        zk.close()
 
 
 def end_session(host: str, port: int, session_id: int) -> bool:
@@ -97,7 +85,7 @@ def _paths(brokers: Sequence[int]) -> list[str]:
 @schedule("sessions-ended", transactions=True)
 async def sessions_ended(stage: Stage) -> None:
     """Somebody else closes nodes' sessions: one, two, all at once, the controller's, and again before they are back."""
-    with _hand(stage) as zk:
+    with kazoo_client(stage.cluster.zookeeper_connect, session_s=20) as zk:
         for count in (1, 2, 3, 1, 3):
             await _all_there(stage, zk)
             victims = stage.shuffled()[:count]
@@ -114,7 +102,7 @@ async def sessions_ended(stage: Stage) -> None:
             await _end(stage, zk, _paths(stage.shuffled()[: stage.rng.randint(1, 3)]))
             await stage.sleep(stage.rng.uniform(0.0, 1.0))
         await stage.going_on()
-        await asyncio.to_thread(any_controller_within, stage.cluster, 30.0)
+        await asyncio.to_thread(any_controller, stage.cluster, 30.0)
 
 
 @schedule("ephemerals-removed", transactions=True)
@@ -126,7 +114,7 @@ async def ephemerals_removed(stage: Stage) -> None:
         with contextlib.suppress(NoNodeError):
             zk.delete(path)
 
-    with _hand(stage) as zk:
+    with kazoo_client(stage.cluster.zookeeper_connect, session_s=20) as zk:
         for number in range(12):
             chosen = stage.rng.sample([*_paths(stage.shuffled()), "/controller"], 1 + number % 4)
             stage.note(f"removed: {chosen}")
@@ -140,7 +128,7 @@ async def ephemerals_removed(stage: Stage) -> None:
             await asyncio.to_thread(remove, zk, "/controller")
             await stage.sleep(stage.rng.uniform(0.0, 0.3))
         await stage.going_on()
-        await asyncio.to_thread(any_controller_within, stage.cluster, 30.0)
+        await asyncio.to_thread(any_controller, stage.cluster, 30.0)
 
 
 @schedule("sessions-ended-in-moves")
@@ -148,7 +136,7 @@ async def in_moves(stage: Stage) -> None:
     """The controller's session is closed, with others, in the middle of reassignments, again and again."""
     from kazoo.exceptions import NodeExistsError
 
-    with _hand(stage) as zk:
+    with kazoo_client(stage.cluster.zookeeper_connect, session_s=20) as zk:
         partitions = range(len(json.loads(zk.get(f"/brokers/topics/{TOPIC}")[0])["partitions"]))
 
         def order(size: int) -> dict[int, list[int]]:

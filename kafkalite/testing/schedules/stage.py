@@ -15,7 +15,7 @@ from pathlib import Path
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.disks import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import Say, Tally, controller_of
+from kafkalite.testing.chaos import Say, Tally
 from kafkalite.testing.processes import Process, ProcessCluster
 
 #: A session short enough for many failovers.
@@ -180,13 +180,3 @@ def go_on(process: Process) -> None:
     """SIGCONT, children included."""
     for pid in with_children(process):
         os.kill(pid, signal.SIGCONT)
-
-
-def any_controller_within(cluster: ProcessCluster, seconds: float) -> int:
-    """Like any_controller; raises TimeoutError."""
-    until = time.monotonic() + seconds
-    while (broker_id := controller_of(cluster)) not in cluster.nodes:
-        if time.monotonic() > until:
-            raise TimeoutError("no controller")
-        time.sleep(0.1)
-    return broker_id
