@@ -1,19 +1,16 @@
-"""What the tests on real processes share: commands, waiting for conditions, numbered records, another client's eyes."""
+"""What the tests on real processes share: waiting for conditions, numbered records, another client's eyes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -25,7 +22,6 @@ from kafkalite.extension.messages.topics import DescribeReplicasResponse, NewTop
 from kafkalite.testing.chaos import read_all, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster, kazoo_client
 
-ROOT = Path(__file__).parents[2]
 #: A guard against hanging. No test expects anything to happen sooner than this.
 PATIENCE_S = 90.0
 #: A session short enough for many failovers, long enough for a busy machine.
@@ -35,36 +31,6 @@ QUICK = {
     "controlled.shutdown.max.wait.ms": 5_000,
     "http.port": -1,
 }
-
-
-def environment(**more: str) -> dict[str, str]:
-    """For a subprocess that is to find this tree's packages, wherever it starts."""
-    path = os.pathsep.join(str(ROOT / each) for each in (".", "cli", "spark"))
-    return {**os.environ, "PYTHONPATH": path, **more}
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-def kafkalite(*arguments: str, bootstrap: list[str] | None = None, stdin: bytes = b"") -> Outcome:
-    """Run one command to its end."""
-    environ = environment(**({"KAFKALITE_BOOTSTRAP": ",".join(bootstrap)} if bootstrap else {}))
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkalite_cli", *arguments],
-        input=stdin,
-        capture_output=True,
-        env=environ,
-        timeout=4 * PATIENCE_S,
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import QUICK, Load, Outcome, create_topic, eye, kafkalite, wait_until
+from tests.cluster.running import QUICK, Load, create_topic, eye, wait_until
+from tests.support.commands import Outcome, kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 

@@ -14,7 +14,8 @@ from kafkalite.extension.messages.balancing import BrokerBalance, DescribeBalanc
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import PATIENCE_S, QUICK, kafkalite
+from tests.cluster.running import PATIENCE_S, QUICK
+from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +30,7 @@ from kafkalite.extension.messages.topics import NewTopic, RemovePartitionsReques
 from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
+from tests.support.commands import admin
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -381,9 +380,7 @@ async def test_a_swapped_disk_is_taken_into_service_without_a_restart(tmp_path: 
             assert isinstance(back, DiskOnlineResponse) and (back.error, back.logs) == (0, 2)
             await wait_in_sync(cluster, TOPIC, 1)
             assert (await census(cluster, tally)).clean and len(tally.acked) >= 300
-        command = ["-m", "kafkalite_cli", "admin", "disk", "list", "--json", "--bootstrap", cluster.bootstrap[0]]
-        listed = await asyncio.to_thread(subprocess.run, [sys.executable, *command], capture_output=True, check=True)
-        disks = json.loads(listed.stdout)["disks"]
+        disks = (await asyncio.to_thread(admin, cluster.bootstrap, "disk", "list"))["disks"]
         assert [(each["state"], each["partitions"]) for each in disks] == [("online", 2), ("online", 2)]
         assert all(each["free_bytes"] > 0 and each["total_bytes"] > each["free_bytes"] for each in disks)
 

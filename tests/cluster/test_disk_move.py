@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,12 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
+from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 NODE = BrokerId(1)
 SETTINGS = {"http.port": -1, "file.delete.delay.ms": 100}
-
-
-async def kafkalite(cluster: ProcessCluster, *arguments: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kafkalite_cli", "admin", *arguments, "--bootstrap", ",".join(cluster.bootstrap),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode()
 
 
 async def disks(cluster: ProcessCluster) -> DescribeDisksResponse:
@@ -49,6 +39,7 @@ async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None
         async with asyncio.timeout(60):  # a new partition's ISR is full before its members have heard of it
             while sum(len(list(disk.glob(f"{TOPIC}-*"))) for disk in (first, second)) < 4:
                 await asyncio.sleep(0.05)
+        run = partial(asyncio.to_thread, kafkalite, "admin", "disk", bootstrap=cluster.bootstrap)
         names = sorted(path.name for path in first.glob(f"{TOPIC}-*"))
         assert len(names) == 2
         enough = asyncio.Event()
@@ -57,14 +48,11 @@ async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None
             while len(tally.acked) < 2_000:
                 await asyncio.sleep(0.05)
             moved, crashed = names
-            code, told = await kafkalite(
-                cluster, "disk", "move", moved, "--broker", "1", "--to", str(second), "--watch"
-            )
-            assert code == 0 and f"{moved} is in {second}" in told, told
-            code, told = await kafkalite(
-                cluster, "disk", "move", crashed, "--broker", "1", "--to", str(second), "--throttle", "5000", "--json"
-            )
-            assert code == 0 and json.loads(told)["state"] in ("waiting", "copying"), told
+            done = await run("move", moved, "--broker", "1", "--to", str(second), "--watch")
+            assert done.code == 0 and f"{moved} is in {second}" in done.out, done
+            limited = ("--to", str(second), "--throttle", "5000", "--json")
+            done = await run("move", crashed, "--broker", "1", *limited)
+            assert done.code == 0 and done.json["state"] in ("waiting", "copying"), done
             while not any(move.copied_bytes for move in (await disks(cluster)).moves if move.state == "copying"):
                 await asyncio.sleep(0.05)
             assert [path.name for path in second.glob(f"{crashed}.*-future")]
@@ -73,16 +61,16 @@ async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None
             await wait_in_sync(cluster, TOPIC, 3)
             while not (second / crashed).exists() or (await disks(cluster)).disks[0].partitions:
                 await asyncio.sleep(0.05)
-            code, told = await kafkalite(cluster, "disk", "moves", "--broker", "1")
-            assert code == 0 and "done" in told, told
+            done = await run("moves", "--broker", "1")
+            assert done.code == 0 and "done" in done.out, done
             enough.set()
         await wait_in_sync(cluster, TOPIC, 3)
         for arguments, expected in (
             ([names[0], "--broker", "1", "--to", "/nowhere"], "not one of log.dirs"),
             (["nothing-7", "--broker", "1", "--to", str(first)], "there is no topic 'nothing'"),
         ):
-            code, told = await kafkalite(cluster, "disk", "move", *arguments)
-            assert code != 0 and expected in told and told.count("\n") == 1, told
+            done = await run("move", *arguments)
+            assert done.code != 0 and expected in done.err and (done.out + done.err).count("\n") == 1, done
         while list(first.glob(f"{TOPIC}-*")) or list(second.glob("*-future")):  # the old files go
             await asyncio.sleep(0.05)
         found = await census(cluster, tally)

@@ -11,7 +11,8 @@ import pytest
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.processes import Process, ProcessCluster
 from kafkalite.testing.scan import scan
-from tests.cluster.running import QUICK, ROOT, kafkalite, wait_until
+from tests.cluster.running import QUICK, wait_until
+from tests.support.commands import ROOT, kafkalite
 from tests.zk import ZooKeeperForTests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]

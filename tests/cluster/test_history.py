@@ -14,7 +14,8 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import QUICK, kafkalite, wait_until
+from tests.cluster.running import QUICK, wait_until
+from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 

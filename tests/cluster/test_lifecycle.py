@@ -20,17 +20,8 @@ from kafkalite.log.checkpoints import CLEAN_SHUTDOWN
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import (
-    QUICK,
-    Eye,
-    Load,
-    create_topic,
-    eye,
-    kafkalite,
-    replicas_of,
-    settled,
-    wait_until,
-)
+from tests.cluster.running import QUICK, Eye, Load, create_topic, eye, replicas_of, settled, wait_until
+from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 

@@ -9,7 +9,8 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import QUICK, kafkalite, wait_until
+from tests.cluster.running import QUICK, wait_until
+from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 

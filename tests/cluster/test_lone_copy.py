@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,6 +19,7 @@ from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.test_dead_disk import filled, full, mount_small
+from tests.support.commands import admin
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -63,13 +60,6 @@ async def problems(
             if not isinstance(answer, KafkaliteError) and holds(answer.problems):
                 return answer.problems
             await asyncio.sleep(0.05)
-
-
-def admin(cluster: ProcessCluster, *words: str) -> Any:
-    command = [sys.executable, "-m", "kafkalite_cli", "admin", *words, "--json", "--bootstrap", cluster.bootstrap[0]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def has(what: str) -> Callable[[tuple[HealthProblem, ...]], bool]:
@@ -133,7 +123,7 @@ async def test_a_last_copy_whose_file_is_away_survives_a_restart_and_a_return(tm
             await problems(client, has("replica.last_copy"))
             segment.rmdir()
             (tmp_path / "away").rename(segment)
-            admin(cluster, "disk", "online", str(directory.parent), "--broker", "1")
+            admin(cluster.bootstrap, "disk", "online", str(directory.parent), "--broker", "1")
             await problems(client, lambda found: not found)
             assert await read_all(client, COUNT) == list(range(COUNT))
 
@@ -153,10 +143,10 @@ async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_pa
         async with AsyncClient.connect(cluster.bootstrap) as client:
             told = await problems(client, lambda found: has("replica.last_copy")(found) and has("disk.strays")(found))
             assert any(stray.name in problem.detail for problem in told)
-            [listed] = admin(cluster, "disk", "strays", "list")["strays"]
+            [listed] = admin(cluster.bootstrap, "disk", "strays", "list")["strays"]
             assert (listed["path"], listed["partition"], listed["is_elsewhere"]) == (str(stray), 0, False)
             assert listed["size_bytes"] > COUNT
-            admin(cluster, "disk", "strays", "restore", str(stray), "--broker", "1")
+            admin(cluster.bootstrap, "disk", "strays", "restore", str(stray), "--broker", "1")
             await problems(client, lambda found: not found)
             assert await read_all(client, COUNT) == list(range(COUNT))
         assert directory.is_dir() and not stray.exists()
@@ -165,7 +155,7 @@ async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_pa
         cluster.restart(1)
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await problems(client, has("disk.strays"))
-            admin(cluster, "disk", "strays", "remove", str(stray), "--broker", "1", "--yes")
+            admin(cluster.bootstrap, "disk", "strays", "remove", str(stray), "--broker", "1", "--yes")
             await problems(client, lambda found: not found)
         async with asyncio.timeout(150):
             while stray.exists():
@@ -243,9 +233,9 @@ async def test_an_administrator_gives_up_what_was_on_a_lost_disk(tmp_path: Path)
             shutil.rmtree(disk)
             disk.mkdir()
             await problems(client, has("disk.offline"))
-            admin(cluster, "disk", "online", str(disk), "--broker", "1")
+            admin(cluster.bootstrap, "disk", "online", str(disk), "--broker", "1")
             await problems(client, lambda found: has("replica.last_copy")(found) and not has("disk.offline")(found))
-            assert admin(cluster, "elect", "--unclean", "t-0")
+            assert admin(cluster.bootstrap, "elect", "--unclean", "t-0")
             await problems(client, lambda found: not found)
             await write(client, 7, 1)
             assert await read_all(client, 1) == [7]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.running import PATIENCE_S, environment, is_alive, marked_processes, wait_until
+from tests.cluster.running import PATIENCE_S, is_alive, marked_processes, wait_until
+from tests.support.commands import environment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import subprocess
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +20,11 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, any_controller, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
+from tests.support.commands import admin
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
-ROOT = Path(__file__).parents[2]
 PARTITIONS = 24
-
-
-def kafkalite(cluster: ProcessCluster, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"}
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkalite_cli", "admin", "--bootstrap", ",".join(cluster.bootstrap), *arguments],
-        capture_output=True,
-        text=True,
-        env=environ,
-        check=False,
-    )
-    assert done.returncode == expect, (arguments, done.stdout, done.stderr)
-    return done
 
 
 class Trace:
@@ -88,25 +73,22 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
             (result,) = await client.create_topics([topic])
             assert result.error == 0, result
         await wait_in_sync(cluster, TOPIC, 3)
+        run = partial(asyncio.to_thread, admin, cluster.bootstrap)
         trace = await asyncio.to_thread(Trace, cluster)
         plan = tmp_path / "plan.json"
-        planned = await asyncio.to_thread(
-            kafkalite, cluster, "reassign", "plan", "--brokers", "4,5,6", "-o", str(plan), "--json"
-        )
-        assert json.loads(planned.stdout)["replicas_to_copy"] == 3 * PARTITIONS
+        planned = await run("reassign", "plan", "--brokers", "4,5,6", "-o", str(plan))
+        assert planned["replicas_to_copy"] == 3 * PARTITIONS
         began = time.monotonic()
         enough = asyncio.Event()
 
         async def move() -> float:
             await acked(tally, 200)  # the load is on
-            await asyncio.to_thread(
-                kafkalite, cluster, "reassign", "execute", str(plan),
+            await run(
+                "reassign", "execute", str(plan),
                 "--max-replicas", "1", "--max-partitions", "4", "--max-leader-movements", "2",
             )  # fmt: skip
-            again = await asyncio.to_thread(
-                kafkalite, cluster, "reassign", "execute", str(plan), "--throttle", "1000000", expect=2
-            )
-            assert again.stderr.count("\n") == 1 and "REASSIGNMENT_IN_PROGRESS" in again.stderr
+            again = await run("reassign", "execute", str(plan), "--throttle", "1000000", code=2)
+            assert again["error"]["code"] == "REASSIGNMENT_IN_PROGRESS"
             for _ in range(2):
                 number = await asyncio.to_thread(any_controller, cluster, 150)
                 mark = len(trace.seen)
@@ -125,8 +107,8 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
             tasks.create_task(produce(cluster, tally, enough, rate=500))
             moving = tasks.create_task(move())
         await wait_in_sync(cluster, TOPIC, 3)
-        left = await asyncio.to_thread(kafkalite, cluster, "config", "get", "--cluster", "--json")
-        assert "reassignment" not in left.stdout, "the limits belonged to the order"
+        left = await run("config", "get", "--cluster")
+        assert "reassignment" not in str(left), "the limits belonged to the order"
         latest = await asyncio.to_thread(trace.latest)
         await asyncio.to_thread(trace.close)
         assert not latest.moves and {tuple(sorted(each)) for each in latest.partitions.values()} == {(4, 5, 6)}
@@ -185,20 +167,17 @@ async def test_every_verb(tmp_path: Path) -> None:
         "stray.delete.delay.ms": 1_000,
     }
     with ProcessCluster(tmp_path, nodes=4, settings=settings) as cluster:
-
-        async def run(*arguments: str, expect: int = 0) -> Any:
-            done = await asyncio.to_thread(kafkalite, cluster, *arguments, "--json", expect=expect)
-            return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None
+        run = partial(asyncio.to_thread, admin, cluster.bootstrap)
 
         await run("create-topic", "chaos", "--assignment", "0=1,2;1=2,3", "--set", "segment.bytes=1048576")
         assert (await run("add-partitions", "chaos", "--count", "2"))["partitions"] == 4
         assert (await run("add-partitions", "chaos", "--assignment", "3,4"))["partitions"] == 5
-        assert "error" in await run("add-partitions", "chaos", "--assignment", "3,9", expect=2)
+        assert "error" in await run("add-partitions", "chaos", "--assignment", "3,9", code=2)
         described = await run("describe", "chaos")
         assert [p["replicas"] for p in described["topics"][0]["partitions"]][4] == [3, 4]
         removed = await run("remove-partitions", "chaos", "--count", "2", "--yes")
         assert removed == {"topic": "chaos", "removed": [3, 4], "done": True}
-        assert "error" in await run("remove-partitions", "chaos", "--count", "3", "--yes", expect=2)
+        assert "error" in await run("remove-partitions", "chaos", "--count", "3", "--yes", code=2)
         draining = await run("remove-partitions", "chaos", "--count", "1", "--drain")
         assert draining["removed"] == [2] and not draining["done"]
         async with asyncio.timeout(150):
@@ -211,8 +190,8 @@ async def test_every_verb(tmp_path: Path) -> None:
         assert (await run("config", "get", "--topic", "chaos", "min.insync.replicas"))["settings"] == {
             "min.insync.replicas": "1"
         }
-        assert "error" in await run("config", "set", "--topic", "chaos", "no.such=1", expect=2)
-        assert "error" in await run("config", "set", "--cluster", "reassignment.parallel.replica.count=0", expect=2)
+        assert "error" in await run("config", "set", "--topic", "chaos", "no.such=1", code=2)
+        assert "error" in await run("config", "set", "--cluster", "reassignment.parallel.replica.count=0", code=2)
         await run("config", "delete", "--topic", "chaos", "retention.ms")
         assert "retention.ms" not in (await run("config", "get", "--topic", "chaos"))["settings"]
 
@@ -250,7 +229,7 @@ async def test_every_verb(tmp_path: Path) -> None:
             {"topic": "chaos", "partition": 0, "replicas": [1]},
         ):
             plan.write_text(json.dumps({"version": 1, "partitions": [bad]}))
-            assert "error" in await run("reassign", "execute", str(plan), expect=2)
+            assert "error" in await run("reassign", "execute", str(plan), code=2)
 
         # elections
         leader, follower = partitions[0]["replicas"][:2]
@@ -263,4 +242,4 @@ async def test_every_verb(tmp_path: Path) -> None:
         assert [each["result"] for each in elected["elections"]] == ["elected", "ELECTION_NOT_NEEDED"]
         assert (await run("describe", "chaos"))["topics"][0]["partitions"][0]["leader"] == follower
         assert (await run("elect", "--unclean", "--all"))["elections"] == []
-        assert (await run("elect", "--preferred", "no-0", expect=2))["failed"] == 1
+        assert (await run("elect", "--preferred", "no-0", code=2))["failed"] == 1

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import PATIENCE_S, QUICK, Outcome, environment, eye, kafkalite
+from tests.cluster.running import QUICK, eye
+from tests.support.commands import Outcome, kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -31,15 +30,7 @@ def serve(
     """Run a node that is expected to refuse."""
     arguments = ["serve", "--id", str(broker_id), "--zookeeper", zookeeper, "--log-dir", str(log_dir)]
     arguments += ["--rpc", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--set", "http.port=-1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkalite_cli", *arguments, *more],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=environment(**(environ or {})),
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return kafkalite(*arguments, *more, environ=environ)
 
 
 def complaint(outcome: Outcome, *, code: int = 2) -> str:

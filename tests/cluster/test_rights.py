@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import PATIENCE_S, QUICK, environment, eye, kafkalite, wait_until
+from tests.cluster.running import QUICK, eye, wait_until
+from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -42,11 +41,8 @@ def test_rules_and_quotas_outlive_every_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["super.users=ann", "max.connections.per.ip.overrides=10.0.0.1"])
 def test_a_node_with_a_setting_that_means_nothing_does_not_start(setting: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkalite_cli", "serve", "--id", "1", "--zookeeper", "127.0.0.1:1", "--log-dir",
-         str(tmp_path), "--set", setting],
-        capture_output=True, env=environment(), timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2, done
-    assert setting.partition("=")[0] in done.stderr.decode()
-    assert "Traceback" not in done.stderr.decode()
+    where = ("--zookeeper", "127.0.0.1:1", "--log-dir", str(tmp_path))
+    done = kafkalite("serve", "--id", "1", *where, "--set", setting)
+    assert done.code == 2, done
+    assert setting.partition("=")[0] in done.err
+    assert "Traceback" not in done.err

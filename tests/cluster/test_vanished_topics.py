@@ -12,7 +12,8 @@ from kafkalite.protocol import wire
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import QUICK, Load, create_topic, eye, kafkalite, wait_until
+from tests.cluster.running import QUICK, Load, create_topic, eye, wait_until
+from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 

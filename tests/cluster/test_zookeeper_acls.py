@@ -12,7 +12,8 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from kafkalite.env.real import real_env
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import QUICK, kafkalite, wait_until
+from tests.cluster.running import QUICK, wait_until
+from tests.support.commands import kafkalite
 from tests.zk import ZooKeeperForTests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]

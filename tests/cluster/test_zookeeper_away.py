@@ -13,7 +13,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory
 from kafkalite.extension.messages.watching import HealthResponse
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import PATIENCE_S, QUICK, Load, create_topic, kafkalite, settled
+from tests.cluster.running import PATIENCE_S, QUICK, Load, create_topic, settled
+from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 

@@ -18,8 +18,9 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.zk_acl_codec import is_private
 from kafkalite.coordination.znode_acls import ROOTS
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.running import QUICK, kafkalite, wait_until
+from tests.cluster.running import QUICK, wait_until
 from tests.cluster.test_zookeeper_acls import Stranger, _node_config
+from tests.support.commands import kafkalite
 from tests.support.secured import PASSWORDS, SecuredCluster
 from tests.zk import ZooKeeperForTests
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.test_old_copy import read, write
-from tests.cluster.test_reassignment import kafkalite
+from tests.support.commands import admin, kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -40,13 +39,9 @@ async def found(cluster: ProcessCluster, holds: Callable[[dict[str, str]], bool]
 
 
 def kafkalite_health(cluster: ProcessCluster) -> dict[str, str]:
-    for code in (1, 0):
-        try:
-            answer = json.loads(kafkalite(cluster, "health", "--json", expect=code).stdout)
-        except AssertionError:
-            continue
-        return {problem["what"]: problem["detail"] for problem in answer["problems"]}
-    raise AssertionError("health fails")
+    done = kafkalite("admin", "health", "--json", bootstrap=cluster.bootstrap)
+    assert done.code in (0, 1), done
+    return {problem["what"]: problem["detail"] for problem in done.json["problems"]}
 
 
 def directories(root: Path, pattern: str) -> int:
@@ -55,8 +50,8 @@ def directories(root: Path, pattern: str) -> int:
 
 def move(cluster: ProcessCluster, directory: Path, brokers: str) -> None:
     plan = directory / f"plan-{brokers}.json"
-    kafkalite(cluster, "reassign", "plan", "--brokers", brokers, "-o", str(plan))
-    kafkalite(cluster, "reassign", "execute", str(plan))
+    admin(cluster.bootstrap, "reassign", "plan", "--brokers", brokers, "-o", str(plan))
+    admin(cluster.bootstrap, "reassign", "execute", str(plan))
 
 
 async def replicas_are(client: AsyncClient, brokers: set[int]) -> None:

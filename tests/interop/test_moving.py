@@ -15,9 +15,9 @@ from kafkalite.testing.apache_kafka import (
     mirror_class_path,
     server_class_path,
 )
-from tests.cluster.running import kafkalite
 from tests.documented.pages import ROOT, SHELL, fences
 from tests.documented.session import Session
+from tests.support.commands import kafkalite
 
 from .conftest import _base
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
 import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -16,6 +13,7 @@ from typing import Any
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.processes import ProcessCluster
+from tests.support.commands import kafkalite
 
 #: Everything that must not be seen anywhere.
 PASSWORDS = {
@@ -94,25 +92,15 @@ class SecuredCluster(ProcessCluster):
     def command(self, *arguments: str, stdin: str = "", client_config: str = "", code: int = 0) -> str:
         """Run `kafkalite`; its output. Asserts the exit code."""
         environ = {
-            **os.environ,
             "KAFKALITE_ZOOKEEPER_AUTH": ZOOKEEPER_AUTH,
             "KAFKALITE_ZOOKEEPER_SET_ACL": "true",
             "KAFKALITE_CLIENT_CONFIG": client_config,
         }
-        if self._ports:
-            environ["KAFKALITE_BOOTSTRAP"] = ",".join(self.bootstrap)
-        done = subprocess.run(
-            [sys.executable, "-m", "kafkalite_cli", *arguments],
-            input=stdin + "\n" if stdin else "",
-            capture_output=True,
-            text=True,
-            env=environ,
-            timeout=90,
-            check=False,
-        )
-        assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
-        assert not any(secret in done.stdout + done.stderr for secret in SECRETS)
-        return done.stdout + done.stderr
+        given = stdin.encode() + b"\n" if stdin else b""
+        done = kafkalite(*arguments, bootstrap=self.bootstrap, stdin=given, environ=environ)
+        assert done.code == code, (arguments, done)
+        assert not any(secret in done.out + done.err for secret in SECRETS)
+        return done.out + done.err
 
     def security(self, user: str = "admin", mechanism: str = "SCRAM-SHA-512", password: str = "") -> ClientSecurity:
         """What a client of this cluster shows."""

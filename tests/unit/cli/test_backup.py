@@ -50,7 +50,8 @@ from kafkalite_cli.admin.backup.files import (
 from kafkalite_cli.admin.backup.records import Comparison, batches_to_keep, batches_to_send
 from kafkalite_cli.admin.backup.restore import Restore, Restored, RestoreState, Wishes
 from kafkalite_cli.main import cli
-from tests.unit.cli.test_commands import Outcome, kafkalite
+from tests.support.commands import Outcome
+from tests.unit.cli.test_commands import kafkalite
 
 
 def batch(

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import click
 import pytest
@@ -18,29 +14,15 @@ from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import Offset
 from kafkalite_cli.main import cli
 from tests.fake_cluster import FakeCluster
+from tests.support.commands import PROGRAM, Outcome, environment
 
-ROOT = Path(__file__).parents[3]
 _WAITS = "note: no broker answers yet"
 
 
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 async def start(*arguments: str, cluster: FakeCluster | None = None) -> asyncio.subprocess.Process:
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"}
-    if cluster is not None:
-        environ["KAFKALITE_BOOTSTRAP"] = ",".join(cluster.bootstrap)
+    environ = environment(() if cluster is None else cluster.bootstrap)
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kafkalite_cli", *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environ
-    )
+    return await asyncio.create_subprocess_exec(*PROGRAM, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
 
 
 async def kafkalite(*arguments: str, cluster: FakeCluster | None = None, stdin: bytes = b"") -> Outcome:

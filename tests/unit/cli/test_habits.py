@@ -8,7 +8,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.watching import StatusRequest
 from kafkalite.testing.cluster import Cluster, cluster
 from kafkalite_cli.top import turn
-from tests.unit.cli.test_commands import Outcome, kafkalite
+from tests.support.commands import Outcome
+from tests.unit.cli.test_commands import kafkalite
 from tests.unit.cli.test_odd_input import refusal
 
 

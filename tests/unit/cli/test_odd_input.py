@@ -32,7 +32,8 @@ from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.main import cli
 from kafkalite_cli.main import run as run_command
 from tests.fake_cluster import FakeCluster
-from tests.unit.cli.test_commands import ROOT, Outcome, kafkalite
+from tests.support.commands import PROGRAM, ROOT, Outcome, environment
+from tests.unit.cli.test_commands import kafkalite
 
 #: More than 64 bits.
 HUGE = str(10**30)
@@ -120,9 +121,9 @@ async def test_sigterm_leaves_the_terminal_as_it_was() -> None:
         ours, theirs = pty.openpty()
         before = termios.tcgetattr(theirs)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kafkalite_cli", "top", "--bootstrap", ",".join(on.bootstrap),
+            *PROGRAM, "top", "--bootstrap", ",".join(on.bootstrap),
             stdin=theirs, stdout=theirs, stderr=theirs,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "TERM": "xterm"},
+            env=environment(TERM="xterm"),
         )  # fmt: skip
         said = b""
         while b"controller 1" not in said:
@@ -233,10 +234,10 @@ def _at_question(arguments: list[str], keys: bytes) -> int:
     """The exit code of a command on a terminal where these keys are pressed at its question."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "kafkalite_cli", *arguments],
+        [*PROGRAM, *arguments],
         stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"},
+        env=environment(),
     )  # fmt: skip
     os.close(theirs)
     said = b""
@@ -469,9 +470,9 @@ async def test_top_on_a_terminal_that_cannot_be_redrawn() -> None:
         outside, terminal = os.openpty()
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "kafkalite_cli", "top", "--bootstrap", ",".join(on.bootstrap),
+                *PROGRAM, "top", "--bootstrap", ",".join(on.bootstrap),
                 stdin=terminal, stdout=terminal, stderr=terminal,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "TERM": "dumb"},
+                env=environment(TERM="dumb"),
             )  # fmt: skip
             assert await process.wait() == 0
             assert b"1 of 1 brokers answer" in os.read(outside, 65_536)

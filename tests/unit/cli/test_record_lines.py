@@ -14,7 +14,8 @@ from kafkalite.testing.cluster import Cluster, cluster
 from kafkalite_cli.records.consume import formatter
 from kafkalite_cli.records.lines import LineError, RecordLine, decode_record, encode_record
 from kafkalite_cli.records.positions import At, parse_start, record_filter
-from tests.unit.cli.test_commands import Outcome, kafkalite
+from tests.support.commands import Outcome
+from tests.unit.cli.test_commands import kafkalite
 
 
 def record(

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 
@@ -15,7 +14,8 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite_cli.records import produce
 from tests.fake_cluster import FakeCluster
-from tests.unit.cli.test_commands import ROOT, kafkalite, start
+from tests.support.commands import PROGRAM, environment
+from tests.unit.cli.test_commands import kafkalite, start
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,8 @@ async def test_produce_says_that_its_input_cannot_be_read() -> None:
     async with FakeCluster(1) as cluster:
         await kafkalite("admin", "create-topic", "t", cluster=cluster)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kafkalite_cli", "produce", "t", "--bootstrap", ",".join(cluster.bootstrap),
-            stdin=unreadable, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"},
+            *PROGRAM, "produce", "t", stdin=unreadable, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env=environment(cluster.bootstrap),
         )  # fmt: skip
         out, err = await process.communicate()
     os.close(unreadable)

@@ -15,7 +15,8 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.cluster import cluster
-from tests.unit.cli.test_commands import Outcome, kafkalite
+from tests.support.commands import Outcome
+from tests.unit.cli.test_commands import kafkalite
 from tests.unit.cli.test_odd_input import refusal
 
 

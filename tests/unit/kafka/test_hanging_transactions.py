@@ -16,7 +16,8 @@ from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.replica import open_transactions
 from kafkalite.testing.loopback_cluster import LoopbackCluster
-from tests.unit.cli.test_commands import Outcome, kafkalite
+from tests.support.commands import Outcome
+from tests.unit.cli.test_commands import kafkalite
 
 from .conftest import batch
 from .coordinator_requests import TRANSACTIONS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
@@ -23,7 +22,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.testing.cluster import Cluster, cluster
-from tests.cluster.running import environment
+from tests.support.commands import PROGRAM, environment
 
 _QUICK = {"group.initial.rebalance.delay.ms": 0}
 
@@ -37,8 +36,8 @@ async def a_cluster(topic: str, partitions: int) -> AsyncIterator[tuple[Cluster,
 
 @contextlib.asynccontextmanager
 async def command(on: Cluster, *arguments: str) -> AsyncIterator[Process]:
-    environ = environment(KAFKALITE_BOOTSTRAP=",".join(on.bootstrap))
-    program = (sys.executable, "-m", "kafkalite_cli", *arguments)
+    environ = environment(on.bootstrap)
+    program = (*PROGRAM, *arguments)
     process = await asyncio.create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environ)
     try:
         yield process

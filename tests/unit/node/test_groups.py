@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.consumer_protocol import assigned_partitions, assignment, subscribed, subscription
 from kafkalite.testing.cluster import ThreadedCluster, cluster
 from kafkalite.testing.consumer_membership import ConsumerMembership
-from tests.cluster.running import environment
+from tests.support.commands import kafkalite
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -41,12 +39,8 @@ def running() -> Iterator[ThreadedCluster]:
 
 
 def cli(running: ThreadedCluster, *arguments: str, stdin: bytes = b"") -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkalite_cli", *arguments],
-        input=stdin, capture_output=True, timeout=120, check=False,
-        env=environment(KAFKALITE_BOOTSTRAP=",".join(running.bootstrap)),
-    )  # fmt: skip
-    return done.returncode, done.stdout.decode() + (done.stderr.decode() if done.returncode else "")
+    done = kafkalite(*arguments, bootstrap=running.bootstrap, stdin=stdin)
+    return done.code, done.out + (done.err if done.code else "")
 
 
 def cli_json(running: ThreadedCluster, *arguments: str) -> Any:
@@ -199,16 +193,10 @@ def test_consume_in_a_group_goes_on_where_it_was(running: ThreadedCluster) -> No
 
 def test_completion_completes() -> None:
     for shell in ("bash", "zsh", "fish"):
-        done = subprocess.run(
-            [sys.executable, "-m", "kafkalite_cli", "completion", shell],
-            capture_output=True, check=True, timeout=150, env=environment(),
-        )  # fmt: skip
-        assert b"_KAFKALITE_COMPLETE" in done.stdout
-    asked = environment(_KAFKALITE_COMPLETE="bash_complete", COMP_WORDS="kafkalite admin gro", COMP_CWORD="2")
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkalite_cli"], capture_output=True, check=False, timeout=150, env=asked
-    )
-    assert done.stdout.decode().strip() == "plain,groups"
+        done = kafkalite("completion", shell)
+        assert done.code == 0 and "_KAFKALITE_COMPLETE" in done.out
+    asked = {"_KAFKALITE_COMPLETE": "bash_complete", "COMP_WORDS": "kafkalite admin gro", "COMP_CWORD": "2"}
+    assert kafkalite(environ=asked).out.strip() == "plain,groups"
 
 
 @pytest.mark.checklist(60)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import PIPE
@@ -17,7 +16,7 @@ from kafkalite.client.membership import Membership
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.cluster import Cluster, cluster
-from tests.cluster.running import environment
+from tests.support.commands import PROGRAM, environment
 
 _QUICK = {"group.initial.rebalance.delay.ms": 0}
 _RECORDS = 4_000
@@ -34,8 +33,8 @@ async def _filled(client: AsyncClient, partitions: int) -> None:
 @contextmanager
 def _unread(on: Cluster, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A consumer whose pipe nobody reads."""
-    command = [sys.executable, "-m", "kafkalite_cli", "consume", "t", "--from", "beginning", *options]
-    environ = environment(KAFKALITE_BOOTSTRAP=",".join(on.bootstrap))
+    command = [*PROGRAM, "consume", "t", "--from", "beginning", *options]
+    environ = environment(on.bootstrap)
     with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, env=environ) as process:
         try:
             yield process

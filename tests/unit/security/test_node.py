@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,7 @@ from kafkalite.security.requirements import FREE, REFUSALS, RPC, Scope
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.datadriven.test_rpc_messages import sample
+from tests.support.commands import admin
 from tests.support.principals import SECURE, by_client_id
 from tests.support.waiting import until
 
@@ -84,18 +84,6 @@ async def rpc(cluster: LoopbackCluster) -> AsyncIterator[RpcConnection]:
     finally:
         await connection.close()
         await supervisor.stop()
-
-
-async def admin(cluster: LoopbackCluster, *arguments: str) -> Any:
-    """A command of `kafkalite admin`, as its own process; what it printed as JSON."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kafkalite_cli", "admin", *arguments, "--json",
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "KAFKALITE_BOOTSTRAP": cluster.bootstrap},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return json.loads(out)
 
 
 def everywhere(cluster: LoopbackCluster, who: str, operation: Operation, name: str) -> Callable[[], bool]:
@@ -180,12 +168,13 @@ async def test_every_extension_request_by_one_who_may_and_one_who_may_not(cluste
 
 async def test_three_principals_with_different_rights(cluster: LoopbackCluster) -> None:
     """One writes, one reads, one may nothing; the command line says who; refusals are final, and nothing is lost."""
+    run = partial(asyncio.to_thread, admin, cluster.bootstrap)
     async with client_as(cluster, "root") as root:
         await root.create_topics([NewTopic("t", 2, 2), NewTopic("secret", 1, 2)])
-    added = await admin(cluster, "acls", "add", "--producer", "--topic", "t", "--allow-principal", "User:ann")
+    added = await run("acls", "add", "--producer", "--topic", "t", "--allow-principal", "User:ann")
     assert {row["operation"] for row in added["added"]} == {"WRITE", "DESCRIBE", "CREATE"}
-    await admin(
-        cluster, "acls", "add", "--consumer", "--topic", "t", "--group", "app-", "--pattern", "prefixed",
+    await run(
+        "acls", "add", "--consumer", "--topic", "t", "--group", "app-", "--pattern", "prefixed",
         "--allow-principal", "User:bob",
     )  # fmt: skip
     await until(everywhere(cluster, "ann", Operation.WRITE, "t"))
@@ -212,9 +201,9 @@ async def test_three_principals_with_different_rights(cluster: LoopbackCluster) 
         assert (await client.metadata()).topics == ()
         (created,) = await client.create_topics([NewTopic("mine", 1, 1)])
         assert created.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    listed = await admin(cluster, "acls", "list", "--topic", "t", "--pattern", "match")
+    listed = await run("acls", "list", "--topic", "t", "--pattern", "match")
     assert sorted({row["principal"] for row in listed["acls"]}) == ["User:ann", "User:bob"]
-    removed = await admin(cluster, "acls", "remove", "--topic", "t", "--yes")
+    removed = await run("acls", "remove", "--topic", "t", "--yes")
     assert len(removed["removed"]) == 3
     await until(lambda: not everywhere(cluster, "ann", Operation.WRITE, "t")())
     told = "".join(metrics_of(cluster, broker_id) for broker_id in cluster.nodes)
@@ -223,10 +212,11 @@ async def test_three_principals_with_different_rights(cluster: LoopbackCluster) 
 
 async def test_groups_of_the_python_client(cluster: LoopbackCluster) -> None:
     """A group's rights, its offsets topic by topic; a list shows what may be described."""
+    run = partial(asyncio.to_thread, admin, cluster.bootstrap)
     async with client_as(cluster, "root") as root:
         await root.create_topics([NewTopic("t", 1, 2), NewTopic("secret", 1, 2)])
         for rights in (("--group", "app"), ("--topic", "t")):
-            await admin(cluster, "acls", "add", *rights, "--allow-principal", "User:bob", "--operation", "read")
+            await run("acls", "add", *rights, "--allow-principal", "User:bob", "--operation", "read")
         await until(everywhere(cluster, "bob", Operation.READ, "t"))
         async with client_as(cluster, "bob") as bob, client_as(cluster, "carol") as carol:
             own, secret = TopicPartition("t", 0), TopicPartition("secret", 0)
@@ -372,11 +362,12 @@ async def test_a_node_knows_the_rules_before_it_listens(cluster: LoopbackCluster
 
 async def test_quotas_of_the_command_line(cluster: LoopbackCluster) -> None:
     """Set by the command line, in Kafka's znodes, obeyed by every node: the answer first, then silence."""
+    run = partial(asyncio.to_thread, admin, cluster.bootstrap)
     async with client_as(cluster, "root") as root:
         await root.create_topics([NewTopic("t", 1, 2)])
-        await admin(cluster, "quotas", "set", "producer_byte_rate=1000", "--user", "ro ot", "--client-id-default")
-        await admin(cluster, "quotas", "set", "producer_byte_rate=100", "consumer_byte_rate=50", "--user", "root")
-        listed = await admin(cluster, "quotas", "list")
+        await run("quotas", "set", "producer_byte_rate=1000", "--user", "ro ot", "--client-id-default")
+        await run("quotas", "set", "producer_byte_rate=100", "consumer_byte_rate=50", "--user", "root")
+        listed = await run("quotas", "list")
         assert listed["quotas"] == [
             {"user": "ro ot", "client_id": "<default>", "ip": "", "quota": "producer_byte_rate", "limit": 1000.0},
             {"user": "root", "client_id": "", "ip": "", "quota": "consumer_byte_rate", "limit": 50.0},
@@ -401,7 +392,7 @@ async def test_quotas_of_the_command_line(cluster: LoopbackCluster) -> None:
         node = cluster.nodes[leader]
         [muted] = [each for each in node.kafka.listener.connections if each.is_muted]
         # The node's other connections, and the same user's, are served meanwhile.
-        await admin(cluster, "quotas", "delete", "producer_byte_rate", "consumer_byte_rate", "--user", "root")
+        await run("quotas", "delete", "producer_byte_rate", "consumer_byte_rate", "--user", "root")
         muted._flow.unmute_at = 0.0
         muted._unmute()
     await until(lambda: all(len(node.rights.quotas.entities()) == 1 for node in cluster.nodes.values()))
