@@ -12,11 +12,6 @@ from tests.support.logs import PATH, batch, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
-@pytest.fixture
-def disk() -> MemoryDisk:
-    return MemoryDisk()
-
-
 async def test_flush_makes_durable_what_was_there_when_it_began(disk: MemoryDisk) -> None:
     log = make_log(disk, segment_bytes=1024)
     for _ in range(20):

@@ -16,11 +16,6 @@ from tests.support.logs import PATH, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
-@pytest.fixture
-def disk() -> MemoryDisk:
-    return MemoryDisk()
-
-
 @pytest.mark.parametrize(
     ("first", "largest", "is_taken"),
     [

@@ -12,11 +12,6 @@ from tests.support.logs import PATH, TP, batch, everything, make_log, reopen, va
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
-@pytest.fixture
-def disk() -> MemoryDisk:
-    return MemoryDisk()
-
-
 def refused(error: pytest.ExceptionInfo[ApiError]) -> ErrorCode:
     return error.value.code
 

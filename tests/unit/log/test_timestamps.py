@@ -13,11 +13,6 @@ from tests.support.logs import batch, cold_reads, find_timestamp, make_log, reop
 from tests.support.memory_disk import MemoryDisk
 
 
-@pytest.fixture
-def disk() -> MemoryDisk:
-    return MemoryDisk()
-
-
 async def test_timestamps_are_found(disk: MemoryDisk) -> None:
     log = make_log(disk, segment_bytes=2000, index_interval_bytes=100)
     stamps = [10, 30, 20, 50, 40, 60, 60, 55]
