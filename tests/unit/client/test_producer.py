@@ -14,6 +14,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId
 from kafkalite.record.batch import parse_header
 from tests.fake_cluster import FakeCluster
+from tests.support.failing import fails_with
 
 E = ErrorCode
 
@@ -148,9 +149,8 @@ async def test_batches_too_large_for_the_topic_are_split(compression: str | None
             assert await send_all(producer, "t", 400) == list(range(400))
             huge = await producer.send("t", None, random.Random(0).randbytes(200), partition=0)
             assert await send_all(producer, "t", 5, start=400) == list(range(400, 405))
-            with pytest.raises(ApiError) as refusal:
+            with fails_with(E.MESSAGE_TOO_LARGE):
                 await huge
-            assert refusal.value.code is E.MESSAGE_TOO_LARGE
         assert cluster.log("t").values() == expected(405)
 
 
@@ -198,9 +198,8 @@ async def test_a_refusal_fails_its_records_and_later_ones_go_on() -> None:
             cluster.errors.append(E.INVALID_RECORD)
             bad = await producer.send("t", None, b"bad", partition=0)
             await producer.flush()
-            with pytest.raises(ApiError) as refusal:
+            with fails_with(E.INVALID_RECORD):
                 await bad
-            assert refusal.value.code is E.INVALID_RECORD
             assert await send_all(producer, "t", 20) == list(range(20))
         assert cluster.log("t").values() == expected(20)
 
@@ -249,9 +248,8 @@ async def test_without_idempotence_a_batch_is_tried_four_times() -> None:
             cluster.errors.extend([E.NOT_ENOUGH_REPLICAS] * 4)
             failing = await producer.send("t", None, b"x", partition=0)
             await producer.flush()
-            with pytest.raises(ApiError) as failure:
+            with fails_with(E.NOT_ENOUGH_REPLICAS):
                 await failing
-            assert failure.value.code is E.NOT_ENOUGH_REPLICAS
             assert await send_all(producer, "t", 1, start=1) == [1]
 
 
@@ -270,9 +268,8 @@ async def test_a_name_that_no_topic_can_have_is_refused_and_forgotten(name: str)
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
         async with Producer(client) as producer:
-            with pytest.raises(ApiError) as refusal:
+            with fails_with(E.INVALID_TOPIC_EXCEPTION):
                 await producer.send(name, None, b"x")
-            assert refusal.value.code is E.INVALID_TOPIC_EXCEPTION
             # A Metadata request that names it can be neither encoded nor sent: nothing else would ever work.
             assert await send_all(producer, "t", 1) == [0]
             assert await client.refresh() is None
@@ -282,12 +279,10 @@ async def test_unknown_topics_and_partitions_are_refused() -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
         async with Producer(client, max_block_ms=5_000) as producer:
-            with pytest.raises(ApiError) as refusal:
+            with fails_with(E.UNKNOWN_TOPIC_OR_PARTITION):
                 await producer.send("missing", None, b"x")
-            assert refusal.value.code is E.UNKNOWN_TOPIC_OR_PARTITION
-            with pytest.raises(ApiError) as refusal:
+            with fails_with(E.UNKNOWN_TOPIC_OR_PARTITION):
                 await producer.send("t", None, b"x", partition=7)
-            assert refusal.value.code is E.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_a_full_buffer_makes_send_wait() -> None:

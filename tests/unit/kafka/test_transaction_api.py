@@ -16,6 +16,7 @@ from kafkalite.extension.messages.transactions import EndTxnGroupResponse, Trans
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack
+from tests.support.failing import fails_with
 
 from .conftest import Broker
 
@@ -107,6 +108,5 @@ async def test_refusals_reach_the_caller_with_their_reason(listener: Listener) -
         client.abort_group(QUERY, [first])
         client.add_partitions(first, [T0])
 
-    with pytest.raises(ApiError) as told:
+    with fails_with(E.PRODUCER_FENCED):
         await listener.ask(aborted)
-    assert told.value.code is E.PRODUCER_FENCED

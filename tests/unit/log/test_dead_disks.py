@@ -26,6 +26,7 @@ from kafkalite.log.failures import (
 )
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
+from tests.support.failing import fails_with
 from tests.support.log_host import fatal, hosted
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
@@ -346,9 +347,8 @@ async def test_what_cannot_come_back_stays_offline() -> None:
     host = Host("/d1", "/d2")
     manager = await host.manager()
     manager.failures.dir_failed(StorageError("gone", directory="/d1"))
-    with pytest.raises(ApiError) as unknown:
+    with fails_with(ErrorCode.LOG_DIR_NOT_FOUND):
         await manager.opening.bring_online("/d9", "cluster", 1, {})
-    assert unknown.value.code == ErrorCode.LOG_DIR_NOT_FOUND
     host.disk.broken = {"/d1"}
     with pytest.raises(ApiError, match="injected"):
         await manager.opening.bring_online("/d1", "cluster", 1, {})

@@ -6,13 +6,14 @@ import struct
 
 import pytest
 
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ErrorCode
 from kafkalite.log.producer_state import PreparedAppend, ProducerStates
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.record.batch import BatchHeader, parse_header
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.checksum import crc32c
 from kafkalite.record.reader import EndTransactionMarker
+from tests.support.failing import fails_with
 from tests.support.logs import batch
 
 PRODUCER = 7
@@ -71,9 +72,8 @@ def test_only_a_batch_that_begins_a_transaction_needs_its_guard() -> None:
     first = header_of(0, transactional=True)
     guard = states.begin_verification(PRODUCER, 0, 0)
     for wrong in (NO_GUARD, guard + 1):
-        with pytest.raises(ApiError) as refused:
+        with fails_with(ErrorCode.INVALID_TXN_STATE):
             states.check_verified(first, wrong)
-        assert refused.value.code == ErrorCode.INVALID_TXN_STATE
     states.check_verified(first, guard)
     take(states, first, 0)
     states.check_verified(header_of(1, transactional=True), NO_GUARD)
@@ -94,9 +94,8 @@ def test_a_marker_of_version_2_has_an_epoch_above_its_transactions(
     states = ProducerStates()
     take(states, header_of(0, transactional=is_open), 0)
     if refused:
-        with pytest.raises(ApiError) as error:
+        with fails_with(ErrorCode.INVALID_PRODUCER_EPOCH):
             end(states, 1, epoch=epoch, version=version)
-        assert error.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
         assert states.first_unstable_offset == 0
     else:
         end(states, 1, epoch=epoch, version=version)

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ErrorCode
 from kafkalite.log.checkpoints import COMPACTED, encode_partition_metadata
 from kafkalite.log.cleaner import compact
 from kafkalite.log.log_manager import LogManager
@@ -18,6 +18,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 from tests.support.committed import committed_state
+from tests.support.failing import fails_with
 from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
@@ -114,12 +115,11 @@ async def test_a_wrong_base_offset_is_found_where_offsets_are_missing(bit: int) 
         data[position + bit // 8] ^= 1 << bit % 8
         found: list[int] = []
         offset = 0
-        with pytest.raises(ApiError) as error:
+        with fails_with(ErrorCode.CORRUPT_MESSAGE):
             while offset < log.log_end_offset:
                 info = log.read(offset, 100)
                 found += [record.offset for record in read_records(b"".join(info.records))]
                 offset = info.next_offset
-        assert error.value.code == ErrorCode.CORRUPT_MESSAGE
         sound = [record.offset for record in read_records(before)]
         expected = [each for each in sound if each < header.base_offset]
         # Where the wrong one fits what is missing before its neighbour, either of the two may be the wrong one.
@@ -137,9 +137,8 @@ async def test_smaller_limits_than_what_is_stored() -> None:
     for number in range(300):
         write(log, f"k{number}", "x" * (5_000 if number % 50 == 7 else 30), Codec(number % 5))
     log.config = config(**small)
-    with pytest.raises(ApiError) as error:
+    with fails_with(ErrorCode.MESSAGE_TOO_LARGE):
         write(log, "k", "x" * 5_000)
-    assert error.value.code == ErrorCode.MESSAGE_TOO_LARGE
     before = offsets(log)
     assert before == list(range(300))
     while follower.log_end_offset < log.log_end_offset:

@@ -24,6 +24,7 @@ from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec, codec_named, compress, decompress
 from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker_of, read_records, records_of
 from kafkalite.record.varint import decode_varint, encode_varint
+from tests.support.failing import fails_with
 
 GOLDEN = bytes.fromhex(
     "0000000000000000"  # base offset
@@ -154,9 +155,8 @@ def test_a_bomb_is_refused(codec: Codec) -> None:
     packed = compress(codec, bytes(3_000_000))
     assert len(decompress(codec, packed, limit_bytes=4_000_000)) == 3_000_000
     if codec is not Codec.NONE:
-        with pytest.raises(ApiError) as error:
+        with fails_with(ErrorCode.CORRUPT_MESSAGE):
             decompress(codec, packed, limit_bytes=1_000_000)
-        assert error.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_snappy_of_other_clients() -> None:
@@ -172,9 +172,8 @@ def test_snappy_of_other_clients() -> None:
 
 def test_unknown_codecs() -> None:
     for number in (5, 6, 7):
-        with pytest.raises(ApiError) as error:
+        with fails_with(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
             decompress(number, b"x")
-        assert error.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     with pytest.raises(ApiError):
         codec_named("brotli")
     assert codec_named("zstd") is Codec.ZSTD and codec_named(None) is Codec.NONE
