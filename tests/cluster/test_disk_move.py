@@ -15,6 +15,7 @@ from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.support.commands import kafkalite
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -45,8 +46,7 @@ async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None
         enough = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(produce(cluster, tally, enough, rate=1_000))
-            while len(tally.acked) < 2_000:
-                await asyncio.sleep(0.05)
+            await until(lambda: len(tally.acked) >= 2000)
             moved, crashed = names
             done = await run("move", moved, "--broker", "1", "--to", str(second), "--watch")
             assert done.code == 0 and f"{moved} is in {second}" in done.out, done

@@ -22,6 +22,7 @@ from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, Eye, Load, create_topic, eye, replicas_of, settled, wait_until
 from tests.support.commands import kafkalite
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -175,9 +176,7 @@ async def test_followers_go_on_under_the_next_leader(cluster: ProcessCluster, zk
             await asyncio.to_thread(cluster.restart, leader)
             await wait_in_sync(cluster, "lead", 3)
             await load.more()
-            async with asyncio.timeout(150):
-                while len({epoch for _, epoch in marks}) < 3:
-                    await asyncio.sleep(0.05)
+            await until(lambda: len({epoch for _, epoch in marks}) >= 3)
     finally:
         cluster.nodes[1].signal(signal.SIGCONT)
         stop.set()

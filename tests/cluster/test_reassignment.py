@@ -21,6 +21,7 @@ from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, any_controller, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.support.commands import admin
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
@@ -137,8 +138,7 @@ def check_limits(seen: list[topic_znodes.TopicZnode]) -> None:
 
 async def acked(tally: Tally, count: int, enough: asyncio.Event | None = None) -> None:
     """Return when that number of records is acknowledged, and end the load then."""
-    while len(tally.acked) < count:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(tally.acked) >= count)
     if enough is not None:
         enough.set()
 

@@ -38,6 +38,7 @@ from kafkalite.env.real import RealClock, real_env
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.testing.processes import kazoo_client
 from tests.cluster.zookeeper_session import TIMEOUT_MS, Bench, connected, once, states
+from tests.support.waiting import until
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, MULTI_READ, SET, SET_WATCHES, Do, FaultProxy
 
@@ -250,8 +251,7 @@ async def test_attempts_go_on_until_the_server_accepts_one(bench: Bench) -> None
     bench.proxy.accepting = False
     before = bench.proxy.accepted
     bench.proxy.cut(Do.RST)
-    while bench.proxy.accepted - before < 7:
-        await asyncio.sleep(0.01)
+    await until(lambda: bench.proxy.accepted - before >= 7)
     bench.proxy.accepting = True
     await connected(seen)
 
@@ -353,7 +353,6 @@ async def test_nothing_is_left_open(bench: Bench) -> None:
     bench.proxy.cut(Do.FIN)
     await connected(seen)
     await zk.close()
-    while bench.proxy.connections:
-        await asyncio.sleep(0.005)
+    await until(lambda: not bench.proxy.connections)
     left = {task for task in asyncio.all_tasks() - before if task.get_name() == "zookeeper-session"}
     assert left == set()

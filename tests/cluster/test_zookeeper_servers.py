@@ -16,6 +16,7 @@ from kafkalite.coordination.retry import retrying
 from kafkalite.env.real import real_env
 from tests.cluster.zookeeper_session import TIMEOUT_MS, connected, states
 from tests.support.accepting import accepting
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.zookeeper]
 
@@ -52,8 +53,7 @@ async def test_a_killed_server_that_returns_keeps_session_data_and_ephemerals(ow
     async with asyncio.TaskGroup() as group:
         for number in range(10):
             group.create_task(write(number))
-        while min(acked) < 20:
-            await asyncio.sleep(0.005)
+        await until(lambda: min(acked) >= 20)
         own_server.kill()
         assert await seen.get() is SessionState.SUSPENDED
         at_kill = list(acked)
@@ -133,12 +133,10 @@ async def test_an_ensemble_loses_servers_and_quorum_but_not_the_session(ensemble
     # A second one stops: no quorum, no server; it goes on: all is as before.
     other = next(server for server in ensemble if server.running and server.port != zk.server.port)
     other.kill()
-    while zk.state is SessionState.CONNECTED:
-        await asyncio.sleep(0.01)
+    await until(lambda: zk.state is not SessionState.CONNECTED)
     with pytest.raises(NotSentError):
         await zk.get("/n")
-    while zk.lease_left() > 0:
-        await asyncio.sleep(0.02)
+    await until(lambda: zk.lease_left() <= 0)
     assert zk.state is SessionState.SUSPENDED
     await loop.run_in_executor(None, other.launch)
     await connected(seen)

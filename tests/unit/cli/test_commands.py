@@ -15,6 +15,7 @@ from kafkalite.model import Offset
 from kafkalite_cli.main import cli
 from tests.fake_cluster import FakeCluster
 from tests.support.commands import PROGRAM, Outcome, environment
+from tests.support.waiting import until
 
 _WAITS = "note: no broker answers yet"
 
@@ -192,8 +193,7 @@ async def test_produce_says_exactly_what_became_of_each_line() -> None:
         process = await start("produce", "t", "--timeout", "3", "--json", cluster=cluster)
         assert process.stdin is not None
         process.stdin.write(b"early\n" * 10)
-        while cluster.log("t").end < 10:
-            await asyncio.sleep(0.01)
+        await until(lambda: cluster.log("t").end >= 10)
         cluster.nodes[1].hung = True
         out, err = await process.communicate(b"".join(b"%0999d\n" % n for n in range(2_000)))
         told = json.loads(out)

@@ -20,6 +20,7 @@ from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.positions import At, resolve
 from tests.fake_cluster import FakeCluster
 from tests.fake_log import FakeLog
+from tests.support.waiting import until
 from tests.unit.cli.test_commands import start
 
 T0 = TopicPartition("t", 0)
@@ -48,8 +49,7 @@ async def test_partitions_and_topics_that_come_later_are_read(
         adding = asyncio.ensure_future(consume.add_partitions(client, consumer, [T0], ["t"], pattern))
         cluster.topics["t"] = 2
         cluster.logs[TopicPartition("t", 1)] = FakeLog()
-        while client.view.partition_count("t") < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: client.view.partition_count("t") >= 2)
         await filled(client, "t", 1, partition=1)
         (record,) = await consumer.poll(timeout_s=150)
         assert record[:3] == ("t", 1, 0)
@@ -123,8 +123,7 @@ async def test_one_ctrl_c_ends_a_search_for_the_beginning(where: tuple[str, ...]
         cluster.create("t")
         cluster.nodes[1].unanswered.add("ListOffsetsRequest")
         process = await start("consume", "t", *where, "--timeout", "3600", cluster=cluster)
-        while (1, "ListOffsetsRequest") not in cluster.requests:
-            await asyncio.sleep(0.01)
+        await until(lambda: (1, "ListOffsetsRequest") in cluster.requests)
         process.send_signal(signal.SIGINT)
         out, _ = await process.communicate()
     assert (process.returncode, out) == (130, b"")

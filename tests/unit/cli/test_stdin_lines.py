@@ -15,6 +15,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite_cli.records import produce
 from tests.fake_cluster import FakeCluster
 from tests.support.commands import PROGRAM, environment
+from tests.support.waiting import until
 from tests.unit.cli.test_commands import kafkalite, start
 
 
@@ -86,8 +87,7 @@ async def test_a_second_ctrl_c_ends_what_cannot_be_delivered() -> None:
         process = await start("produce", "t", "--timeout", "3600", cluster=cluster)
         assert process.stdin is not None
         process.stdin.write(b"one\n")
-        while (1, "ProduceRequest") not in cluster.requests:
-            await asyncio.sleep(0.01)
+        await until(lambda: (1, "ProduceRequest") in cluster.requests)
         process.send_signal(signal.SIGINT)
         asked = len(cluster.requests)
         while len(cluster.requests) < asked + 3:  # the first one waits for what was taken

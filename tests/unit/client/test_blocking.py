@@ -21,6 +21,7 @@ from kafkalite.record.reader import read_records
 from kafkalite.rpc.answers import RpcError
 from tests.fake_cluster import FakeCluster
 from tests.support.failing import fails_with
+from tests.support.waiting import until
 
 T = TypeVar("T")
 E = ErrorCode
@@ -200,8 +201,7 @@ async def test_a_batch_that_the_broker_would_not_recognise_is_not_sent_twice_bef
             client.produce_raw(T0, batch([b"a"]))
 
         running = asyncio.ensure_future(in_thread(cluster, work, request_timeout_ms=1_500))
-        while (1, "ProduceRequest") not in cluster.requests:
-            await asyncio.sleep(0.001)
+        await until(lambda: (1, "ProduceRequest") in cluster.requests)
         cluster.move_leader("t", 0, 2)
         cluster.requests.clear()
         await running

@@ -23,6 +23,7 @@ from kafkalite.security.principal import Principal
 from kafkalite.security.sasl import MECHANISMS
 from tests.support.failing import fails_with
 from tests.support.security import PASSWORDS, listener_security
+from tests.support.waiting import until
 from tests.unit.kafka.conftest import Broker
 
 ALICE = Principal("User", "alice")
@@ -120,9 +121,7 @@ async def test_a_client_whose_password_has_changed_is_cut(make: Any) -> None:
         connection = await connection_of(client, broker)
         assert connection._session is not None
         connection._session._credentials = security(password="another").open().credentials  # type: ignore[assignment]
-        async with asyncio.timeout(150):
-            while not connection.closed:
-                await asyncio.sleep(0.01)
+        await until(lambda: connection.closed)
         with pytest.raises(RpcError):
             connection.send_nowait(metadata_request(()))
 

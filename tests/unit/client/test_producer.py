@@ -15,6 +15,7 @@ from kafkalite.model import BrokerId
 from kafkalite.record.batch import parse_header
 from tests.fake_cluster import FakeCluster
 from tests.support.failing import fails_with
+from tests.support.waiting import until
 
 E = ErrorCode
 
@@ -183,9 +184,7 @@ async def test_a_leader_that_hangs_and_is_not_told_of_any_more_is_cut_off(monkey
             with monkeypatch.context() as gone:
                 others = tuple(broker for broker in cluster.brokers() if broker.broker_id != 1)
                 gone.setattr(cluster, "brokers", lambda: others)
-                async with asyncio.timeout(150):
-                    while not connection.closed:
-                        await asyncio.sleep(0.01)
+                await until(lambda: connection.closed)
             cluster.nodes[1].hung = False
             assert await sending == list(range(10, 20))
         assert cluster.log("t").values() == expected(20)

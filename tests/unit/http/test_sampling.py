@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ from kafkalite.http.sampling import MAX_GROUP_ID, Sampler
 from kafkalite.model import TopicPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.testing.cluster import cluster
+from tests.support.waiting import until
 
 
 async def test_the_lag_of_groups_with_endless_names_is_counted_as_omitted() -> None:
@@ -76,8 +76,7 @@ async def test_the_traffic_of_everything_survives_the_deletion_of_a_topic() -> N
                 await producer.send("u", None, b"x")
             await node.sampler.sample()
             await client.delete_topics(["t"])
-            while node.replicas.hosted.of_topic("t"):
-                await asyncio.sleep(0.01)
+            await until(lambda: not node.replicas.hosted.of_topic("t"))
         await node.sampler.sample()
         answer = await node.sampler.describe_traffic(DescribeTrafficRequest(("",), 1))
         assert answer.traffic[0].bytes_in == (0,), "what was written before is not written again"

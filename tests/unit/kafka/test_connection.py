@@ -21,6 +21,7 @@ from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.request import Request
 from kafkalite.listener_settings import PerListener
 from kafkalite.protocol import wire
+from tests.support.waiting import until
 
 from .conftest import Broker, batch, fetch, produce
 
@@ -306,8 +307,7 @@ async def test_a_closed_connection_does_not_wait_for_ever_for_its_peer_to_read(
     while not (unread := [each for each in connections if each.unread_since]):
         await asyncio.sleep(0)
     unread[0].close()
-    while len(connections) > 1:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(connections) <= 1)
     assert broker.side.listener.answers.bytes == 0
     peer.close()
 

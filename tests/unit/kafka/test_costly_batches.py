@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import RecordBatchBuilder, encode_batch
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
+from tests.support.waiting import until
 
 from .conftest import Broker, batch, fetch, produce
 from .test_newer_versions import topic_id
@@ -48,8 +48,7 @@ async def test_a_compressed_batch_is_checked_in_a_thread_and_those_behind_it_wai
     monkeypatch.setattr(producing, "prepare", slow)
     client.send(produce("t", (0, _zstd(b"a", b"b"))), 9)
     client.send(produce("t", (0, batch(b"c"))), 9)
-    while not threads:
-        await asyncio.sleep(0.001)
+    await until(lambda: threads)
     # Somebody else is served meanwhile.
     other = await broker.client()
     assert (await other.ask(wire.ApiVersionsRequest("x", "1"), 3)).error_code == 0
@@ -130,8 +129,7 @@ async def test_a_topic_made_again_meanwhile_does_not_get_the_records_of_the_one_
     request = produce("", (0, _zstd(b"a")))
     request.topic_data[0].topic_id = known
     client.send(request, 13)
-    while not begun.is_set():
-        await asyncio.sleep(0.001)
+    await until(begun.is_set)
     assert (
         not (await other.ask(wire.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)).responses[0].error_code
     )

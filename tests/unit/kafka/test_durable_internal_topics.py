@@ -19,6 +19,7 @@ from kafkalite.protocol import wire
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.waiting import until
 
 from .conftest import FrameClient, batch, produce
 from .coordinator_requests import commit
@@ -158,12 +159,6 @@ def _flushing(cluster: LoopbackCluster, topic: str) -> set[bool]:
     return {each.config.log_flush_before_ack for each in hosted if each is not None}
 
 
-async def _until(condition: Any) -> None:
-    async with asyncio.timeout(150):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def _patient(client: FrameClient, message: Any, version: int, code: Any) -> Any:
     """Ask again while the coordinator loads or is busy."""
     waits = (
@@ -197,7 +192,7 @@ async def test_transactions_and_offsets_of_a_topic_that_flushes_are_on_every_dis
 
         await _create(client, "durable", FLUSH)
         for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
-            await _until(lambda topic=topic: _flushing(cluster, topic) == {True})
+            await until(lambda topic=topic: _flushing(cluster, topic) == {True})
         started = await _patient(transactions, wire.InitProducerIdRequest("x", 60_000), 4, lambda got: got.error_code)
         producer = (started.producer_id, started.producer_epoch)
         assert _unsynced(cluster, TRANSACTION_TOPIC) == []
@@ -238,9 +233,9 @@ async def test_transactions_and_offsets_of_a_topic_that_flushes_are_on_every_dis
         change = alter.AlterableConfig("log.flush.before.ack", 0, "false")
         answer = await client.ask(alter([alter.AlterConfigsResource(2, GROUP_TOPIC, [change])], validate_only=False), 1)
         assert answer.responses[0].error_code == 0
-        await _until(lambda: _flushing(cluster, GROUP_TOPIC) == {False})
+        await until(lambda: _flushing(cluster, GROUP_TOPIC) == {False})
         assert _flushing(cluster, TRANSACTION_TOPIC) == {True}
         await client.ask(wire.DeleteTopicsRequest(topic_names=["durable"], timeout_ms=10_000), 5)
-        await _until(lambda: _flushing(cluster, TRANSACTION_TOPIC) == {False})
+        await until(lambda: _flushing(cluster, TRANSACTION_TOPIC) == {False})
         for each in (client, transactions, groups, leader):
             each.close()

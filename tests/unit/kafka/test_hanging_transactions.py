@@ -17,6 +17,7 @@ from kafkalite.protocol import wire
 from kafkalite.replica import open_transactions
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.commands import Outcome
+from tests.support.waiting import until
 from tests.unit.cli.test_commands import kafkalite
 
 from .conftest import batch
@@ -239,14 +240,10 @@ async def test_the_age_is_kept_over_a_change_of_leaders_and_forgotten_with_the_t
             for node in story.cluster.nodes.values()
             if (partition := node.replicas.hosted.get(ZERO)) is not None and partition.leader is None
         )
-        async with asyncio.timeout(150):
-            while len(follower.open_transactions.of(hosted)) < 2:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(follower.open_transactions.of(hosted)) >= 2)
         follower.open_transactions.check()
         assert len(follower.open_transactions._since) == 2
         await story.cli("transactions", "abort", "t-0", "--start-offset", "2")
-        async with asyncio.timeout(150):
-            while len(follower.open_transactions.of(hosted)) > 1:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(follower.open_transactions.of(hosted)) <= 1)
         follower.open_transactions.check()
         assert len(follower.open_transactions._since) == 1

@@ -18,6 +18,7 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.protocol.schema import schemas
 from kafkalite.protocol.structs import classes
+from tests.support.waiting import until
 
 from .conftest import Broker, batch, fetch, produce
 
@@ -176,8 +177,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(broker: Broker) -> 
     await client.writer.drain()
     client.close()
     listener = broker.side.listener
-    while listener.connections:
-        await asyncio.sleep(0.001)
+    await until(lambda: not listener.connections)
     assert (listener.answers.bytes, listener.large.waiting) == (0, 0)
 
 

@@ -106,9 +106,7 @@ async def test_transactions_that_cannot_be_completed(broker: Broker, monkeypatch
         for partition in broker.side.transactions.log.states():
             for slot in partition.slots.values():
                 broker.side.transactions.finish(partition, slot)
-        async with asyncio.timeout(150):
-            while refused < 80:
-                await asyncio.sleep(0.001)
+        await until(lambda: refused >= 80)
     told = [line for line in lines if line["event"] == "transaction.complete_delayed"]
     assert [(line["error"], line["suppressed"]) for line in told] == [("NOT_COORDINATOR", 0)]
 

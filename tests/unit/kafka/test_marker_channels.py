@@ -19,6 +19,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
+from tests.support.waiting import until
 
 from .conftest import Broker
 
@@ -36,9 +37,7 @@ def test_a_connection_that_was_reset_while_idle_is_left(make_loop: Callable[[], 
 
         async def dial(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
             dialled.append(await open_stream(host, port, 4096))
-            async with asyncio.timeout(150):
-                while not dialled[-1][1].transport.is_closing():
-                    await asyncio.sleep(0.001)
+            await until(dialled[-1][1].transport.is_closing)
             return *dialled[-1], float("inf")
 
         async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
@@ -154,9 +153,7 @@ async def test_markers_of_one_request_are_written_side_by_side(broker: Broker, m
         for number in range(3)
     ]
     asked = asyncio.create_task((await broker.client()).ask(request(markers), 1))
-    async with asyncio.timeout(150):
-        while len(confirmations) < 3:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(confirmations) >= 3)
     for confirm in reversed(confirmations):
         confirm()
     results = (await asked).markers

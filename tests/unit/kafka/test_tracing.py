@@ -15,6 +15,7 @@ from kafkalite.kafka import tracing
 from kafkalite.kafka.tracing import MAX_WATCHERS
 from kafkalite.model import TopicPartition
 from kafkalite.testing.cluster import cluster
+from tests.support.waiting import until
 
 
 async def test_the_slowest_requests_with_their_phases_and_all_of_them_by_client(
@@ -32,8 +33,7 @@ async def test_the_slowest_requests_with_their_phases_and_all_of_them_by_client(
             await client.create_topics([NewTopic("t", 1, 3), NewTopic("other", 1, 1)])
             everything = TraceRequest(topic="t", partition=0, client_id="shop", limit=2)
             watching = asyncio.ensure_future(watcher.every_node(everything, timeout_s=60))
-            while not all(listener.tracer.watchers for listener in listeners):
-                await asyncio.sleep(0.01)
+            await until(lambda: all(listener.tracer.watchers for listener in listeners))
             async with Producer(client) as producer:
                 for topic in ("t", "t", "t", "other"):
                     await (await producer.send(topic, None, b"x" * 1000, partition=0))

@@ -10,6 +10,7 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TRANSACTION_TOPIC, TopicPartition
 from kafkalite.protocol import wire
+from tests.support.waiting import until
 
 from .conftest import Broker
 from .coordinator_requests import GROUPS, TRANSACTIONS, coordinator, fetched, move, wire_error
@@ -281,9 +282,7 @@ async def test_offsets_in_a_transaction(broker: Broker) -> None:
         await move(broker, "__consumer_offsets")  # the open transaction is in the log
         await coordinator(client, "g")
         assert await producer.end(committed=is_commit) == 0
-        async with asyncio.timeout(150):
-            while broker.side.groups.offsets.offsets_of("g").in_transactions:
-                await asyncio.sleep(0.01)
+        await until(lambda: not broker.side.groups.offsets.offsets_of("g").in_transactions)
         after = (await fetched(client, "g", TopicPartition("t", 0), stable=True)).topics[0].partitions[0]
         assert (after.error_code, after.committed_offset) == (0, 12 if is_commit else -1)
 

@@ -27,6 +27,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from tests.support.committed import committed_state
 from tests.support.log_host import fatal, host_of, hosted
 from tests.support.logs import TOPIC_ID, TP, config
+from tests.support.waiting import until
 
 SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact,delete",
@@ -184,8 +185,7 @@ async def test_nothing_is_lost_whatever_happens_during_a_compaction(tmp_path: Pa
         case.disk.go_on.set()
         await compaction
         case.disk.is_armed = False
-        while case.manager.moves.under_way():
-            await asyncio.sleep(0.01)
+        await until(lambda: not case.manager.moves.under_way())
         assert case.lost == []
         after = case.manager.get(TP)
         names = [name for path in case.dirs for name in os.listdir(path)]

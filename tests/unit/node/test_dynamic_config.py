@@ -25,11 +25,11 @@ from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.cluster import Cluster, cluster
 from tests.support.configs import alter_broker
+from tests.support.waiting import until
 
 
 async def settled(running: Cluster, condition: Callable[[BrokerConfig], bool], nodes: tuple[int, ...]) -> None:
-    while not all(condition(running.nodes[node].config) for node in nodes):
-        await asyncio.sleep(0.01)
+    await until(lambda: all(condition(running.nodes[node].config) for node in nodes))
 
 
 async def test_a_change_reaches_running_nodes_and_goes_again() -> None:

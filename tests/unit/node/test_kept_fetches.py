@@ -18,6 +18,7 @@ from kafkalite.protocol.codec import decode, encode
 from kafkalite.protocol.schema import schemas
 from kafkalite.record.builder import build_batch
 from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.waiting import until
 
 PARTITIONS = KEPT_FROM + 10
 
@@ -146,12 +147,10 @@ async def test_what_is_kept_changes_no_answer(tmp_path: Path, version: int, seed
         assert reused >= 20
         assert kept.recalled >= 5 if version >= FROM else not kept.recalled
         steady.writer.close()
-        while len(kept):
-            await asyncio.sleep(0.01)
+        await until(lambda: not len(kept))
         assert kept.partitions == 0
         hosted = cluster.nodes[1].replicas.hosted
-        while any(partition.fetch_waiters for partition in hosted.of_topic("t")):
-            await asyncio.sleep(0.01)
+        await until(lambda: not any(partition.fetch_waiters for partition in hosted.of_topic("t")))
         admin.writer.close()
 
 
@@ -176,8 +175,7 @@ async def test_a_long_poll_of_a_kept_fetch_ends_with_the_first_record(tmp_path: 
                 topics=[request.FetchTopic("t", partitions=parts)],
             )
             waiting = asyncio.ensure_future(steady.ask(message, 11))
-            while not len(cluster.nodes[1].replicas.hosted.wheel):
-                await asyncio.sleep(0.01)
+            await until(lambda: len(cluster.nodes[1].replicas.hosted.wheel))
             data = produce.PartitionProduceData(number, build_batch([(None, b"x")]))
             await admin.ask(produce(None, -1, 30_000, [produce.TopicProduceData("t", partition_data=[data])]), 9)
             answer = await waiting
@@ -202,8 +200,7 @@ async def test_a_connection_that_ends_during_a_long_poll_leaves_nothing_behind(t
         topics = [request.FetchTopic("t", partitions=parts)]
         polling = request(max_wait_ms=600_000, min_bytes=1, max_bytes=2**26, session_epoch=-1, topics=topics)
         waiting = asyncio.ensure_future(steady.ask(polling, 11))
-        while not len(node.replicas.hosted.wheel):
-            await asyncio.sleep(0.01)
+        await until(lambda: len(node.replicas.hosted.wheel))
         assert any(partition.fetch_waiters for partition in node.replicas.hosted.of_topic("t"))
         steady.writer.close()
         with pytest.raises(asyncio.IncompleteReadError):
@@ -260,12 +257,9 @@ async def test_the_long_poll_of_a_connection_that_is_gone_ends(tmp_path: Path, s
         )
         watched = hosted.of_topic("t")[0].fetch_waiters
         poll = asyncio.ensure_future(client.ask(message, 12))
-        while not watched:
-            await asyncio.sleep(0.01)
+        await until(lambda: watched)
         before = len(hosted.wheel)
         poll.cancel()
         client.writer.close()
-        async with asyncio.timeout(150):
-            while watched:
-                await asyncio.sleep(0.01)
+        await until(lambda: not watched)
         assert len(hosted.wheel) == before - 1

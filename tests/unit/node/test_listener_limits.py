@@ -13,6 +13,7 @@ from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.configs import alter_broker
+from tests.support.waiting import until
 
 _SETTINGS: dict[str, Any] = {
     "listeners": "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0",
@@ -60,8 +61,7 @@ async def test_a_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
         inside = [await _client(node, "INTERNAL") for _ in range(3)]
         assert [await _is_served(client) for client in inside] == [True, True, True]
         outside[0].close()
-        while len(node.kafka.listener.connections) > 4:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(node.kafka.listener.connections) <= 4)
         again = await _client(node, "EXTERNAL")
         assert await _is_served(again)
         for client in (*outside, *inside, again):
@@ -89,8 +89,7 @@ async def test_the_rpc_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
         assert node.rpc.max_connections == 7
         async with AsyncClient.connect(cluster.bootstrap) as client:
             assert await alter_broker(client, 1, {"max.connections": "50"}) == 0
-            while node.config.max_connections != 50:
-                await asyncio.sleep(0.01)
+            await until(lambda: node.config.max_connections == 50)
         assert node.rpc.max_connections == 7
 
 
@@ -116,9 +115,7 @@ async def test_when_max_connections_is_lowered_the_longest_silent_clients_leave(
         connections = node.kafka.listener.connections
         async with AsyncClient.connect(str(_endpoint(node, "INTERNAL"))) as admin:
             assert await alter_broker(admin, 1, {"max.connections": "4"}) == 0
-            async with asyncio.timeout(150):
-                while len(connections) > 4:
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(connections) <= 4)
         assert await _is_served(inside)
         by_recency = [await _is_served(outside[number]) for number in (0, 1, 4, 3, 2)]
         assert by_recency in ([True] + [False] * 4, [True, True] + [False] * 3), "the administrator has one or two"
@@ -142,8 +139,7 @@ async def test_the_limits_of_an_address_change_while_a_node_runs(tmp_path: Path)
                     raise AssertionError(f"{key} has no effect")
                 assert await _is_served(kept)
                 assert await alter_broker(client, None, {}, (key,)) == 0
-                while not await _comes_in(node, "EXTERNAL"):
-                    await asyncio.sleep(0.01)
+                await until(lambda: _comes_in(node, "EXTERNAL"))
                 kept.close()
 
 

@@ -152,8 +152,7 @@ async def test_a_node_without_zookeeper_holds_nobody_up(tmp_path: Path, monkeypa
         assert [result.error_code for result in answer.results] == [0]
         assert not may_read(other)
         cluster.zookeeper.unblock("host-2")
-        while not may_read(other):
-            await asyncio.sleep(0.01)
+        await until(lambda: may_read(other))
 
 
 async def test_what_a_later_version_asks_for_is_refused(tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from tests.support.waiting import until
 
 
 async def registered(cluster: LoopbackCluster) -> None:
-    while cluster.zookeeper.peek(paths.broker(1)) is None:
-        await asyncio.sleep(0.01)
+    await until(lambda: cluster.zookeeper.peek(paths.broker(1)) is not None)
 
 
 def id_of(cluster: LoopbackCluster) -> str:

@@ -18,6 +18,7 @@ from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import Broker, UpdateMetadataRequest
 from kafkalite.rpc.server import RpcServer
+from tests.support.waiting import until
 
 CLUSTER_ID = "cluster-a"
 OTHER = BrokerId(7)
@@ -52,16 +53,14 @@ async def test_a_question_without_an_answer_ends_the_connection_for_the_next_one
         return await peers.ask(OTHER, HealthRequest(), timeout_s)
 
     patient = asyncio.create_task(ask(60))
-    while not asked_over:
-        await asyncio.sleep(0.002)
+    await until(lambda: asked_over)
     assert isinstance(await ask(0.05), RpcTimeout)
     assert await ask(60) == HealthResponse(OTHER, ()), "over a new connection"
     assert len(set(asked_over)) == 2
     assert not patient.done()
     slow.set_result(None)
     assert await patient == HealthResponse(OTHER, ())
-    while len(server.connections) > 1:
-        await asyncio.sleep(0.002)
+    await until(lambda: len(server.connections) <= 1)
     await peers.close()
     await server.close()
     await supervisor.stop()

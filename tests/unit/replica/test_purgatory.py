@@ -11,6 +11,7 @@ from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.client_fetch import ClientFetch
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel, DelayedProduce, ProduceWaiter, Waiting
+from tests.support.waiting import until
 
 
 class Probe(Waiting):
@@ -38,9 +39,7 @@ async def test_deadlines_come_in_their_order_and_not_for_what_was_discarded(monk
     wheel.discard(probes["never"])
     wheel.discard(probes["never"])
     assert len(wheel) == 3
-    async with asyncio.timeout(150):
-        while len(told) < 3:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(told) >= 3)
     assert told == ["soon", "middle", "late"]
     assert len(wheel) == 0
 
@@ -80,13 +79,9 @@ async def test_an_operation_may_be_added_again_after_its_deadline():
     told: list[str] = []
     probe = Probe("again", told)
     wheel.add(probe, 0)
-    async with asyncio.timeout(150):
-        while not told:
-            await asyncio.sleep(0.001)
+    await until(lambda: told)
     wheel.add(probe, 0)
-    async with asyncio.timeout(150):
-        while len(told) < 2:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(told) >= 2)
     assert len(wheel) == 0
 
 

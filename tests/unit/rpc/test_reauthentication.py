@@ -33,6 +33,7 @@ from kafkalite.security.sasl import ClientCredentials
 from kafkalite.security.scram import ScramCredential, make_credential
 from tests.support.failing import fails_with
 from tests.support.security import CREDENTIALS, PASSWORDS, listener_security
+from tests.support.waiting import until
 
 from .conftest import PEER, Rig
 from .test_authentication import AS_NODE_2, NODES
@@ -169,9 +170,7 @@ async def test_a_client_that_never_logs_in_again(rig: Rig) -> None:
     await listener.begun.wait()
     listener.end_sessions()
     raw.send(HeartbeatRequest(), HeartbeatRequest())
-    async with asyncio.timeout(150):
-        while not all(connection._ending for connection in listener.server.connections.values()):
-            await asyncio.sleep(0.001)
+    await until(lambda: all(connection._ending for connection in listener.server.connections.values()))
     listener.release.set()
     assert isinstance(await raw.receive(), HeartbeatResponse)
     told = await raw.receive()
@@ -274,9 +273,7 @@ async def test_a_client_whose_password_has_changed_is_cut(rig: Rig) -> None:
     listener = await Listener(rig, max_reauth_ms=200).start()
     connection = await listener.connect()
     listener.credentials[MECHANISM, "alice"] = make_credential(MECHANISM, "another", b"salt and pepper")
-    async with asyncio.timeout(150):
-        while not connection.closed:
-            await asyncio.sleep(0.01)
+    await until(lambda: connection.closed)
     with pytest.raises(RpcNotSent):
         connection.send_nowait(HeartbeatRequest())
     with fails_with(ErrorCode.SASL_AUTHENTICATION_FAILED):

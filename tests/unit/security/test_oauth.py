@@ -236,8 +236,7 @@ async def test_keys_are_fetched_again_after_a_failure() -> None:
         return await asyncio.open_connection(host, port)
 
     fetching = asyncio.ensure_future(remote.run(dial))
-    while remote.fetched < 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: remote.fetched >= 2)
     fetching.cancel()
     listening.close()
     assert remote.text() == KEYS and len(asked) >= 3
