@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,17 +14,16 @@ from kafkalite.coordinators.groups.decisions.assignment import (
     AssignedMember,
     AssignedTopic,
     AssignmentInput,
-    Assignor,
-    NewTargets,
 )
 from kafkalite.coordinators.groups.decisions.consumer import heartbeats
 from kafkalite.coordinators.groups.decisions.consumer.assignors import ASSIGNORS
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat, GroupSettings
-from kafkalite.coordinators.groups.decisions.members import Record, TargetEpoch, TargetMember
+from kafkalite.coordinators.groups.decisions.members import TargetEpoch, TargetMember
 from kafkalite.coordinators.groups.records import consumer as consumer_records
-from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
+from tests.property.group_model import GroupModel, ModelMember
+from tests.support.fetching import run_to_end
 
 _SETTINGS = GroupSettings(("uniform", "range"), 45_000, 5_000, 100, 100, can_upgrade=True, can_downgrade=True)
 _IDS = {name: TopicId(letter * 21 + "A") for name, letter in (("a", "x"), ("b", "y"), ("c", "z"))}
@@ -31,53 +31,27 @@ _COUNTS = {"a": 5, "b": 4, "c": 1}
 _TOPICS = {_IDS[name]: AssignedTopic(_IDS[name], name, count) for name, count in _COUNTS.items()}
 
 
-def run(assignor: Assignor, given_: AssignmentInput) -> NewTargets:
-    steps = assignor(given_)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            targets: NewTargets = end.value
-            return targets
-
-
-class _Client:
-    """A member as its program sees itself: what it has, and which topics it wants."""
+class _Client(ModelMember):
+    """It also knows which topics it wants."""
 
     def __init__(self, name: str, instance_id: str | None, topics: tuple[str, ...]) -> None:
-        self.name = name
-        self.instance_id = instance_id
+        super().__init__(name, instance_id, frozenset())
         self.topics = topics
-        self.epoch = 0
-        self.owned: set[tuple[TopicId, int]] = set()
-        self.is_joined = False
 
 
-class _World:
-    def __init__(self, source: random.Random) -> None:
-        self.source = source
-        self.group = ConsumerGroup("g")
-        self.log: list[Record] = []
-        self.clients: dict[str, _Client] = {}
-        self.numbers = 0
-        self.now = 0
+class _World(GroupModel[_Client]):
+    heartbeats = heartbeats
+    records = consumer_records
+    nothing = frozenset()
+    kept = ("members", "targets", "owners", "epoch", "target_epoch", "static_members")
 
-    def write(self, records: list[Record]) -> None:
-        for record in records:
-            key, value = consumer_records.encode_record("g", record)
-            assert key is not None
-            self.log.append(record)
-            parsed = consumer_records.parse(int.from_bytes(key[:2]), key[2:], value)
-            assert parsed.group_id == "g"
-            self.group.apply(parsed.record)
-
-    def heartbeat(self, client: _Client, *, is_lost: bool = False) -> None:
+    def request(self, client: _Client) -> ConsumerHeartbeat:
         owned = {
             topic_id: frozenset(number for other, number in client.owned if other == topic_id)
             for topic_id in {topic_id for topic_id, _ in client.owned}
         }
         joins = not client.is_joined
-        request = ConsumerHeartbeat(
+        return ConsumerHeartbeat(
             client.name,
             0 if joins else client.epoch,
             client.instance_id,
@@ -86,28 +60,12 @@ class _World:
             topics=client.topics,
             owned={} if joins else owned,
         )
-        try:
-            outcome = heartbeats.heartbeat(self.group, request, _SETTINGS, self.now)
-        except ApiError as error:
-            if error.code is ErrorCode.UNRELEASED_INSTANCE_ID:
-                return
-            assert error.code in (
-                ErrorCode.FENCED_MEMBER_EPOCH,
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                ErrorCode.FENCED_INSTANCE_ID,
-            )
-            client.owned, client.is_joined, client.epoch = set(), False, 0
-            return
-        self.write(outcome.records)
-        if outcome.waits:
-            self.assign()
-            outcome = heartbeats.settle(self.group, client.name, request.owned, self.now)
-            self.write(outcome.records)
-        if is_lost:
-            return
-        client.is_joined, client.epoch = True, outcome.member.epoch
-        if outcome.shows_assignment:
-            client.owned = {(topic_id, n) for topic_id, held in outcome.member.assigned.items() for n in held}
+
+    def answer(self, request: ConsumerHeartbeat) -> Any:
+        return heartbeats.heartbeat(self.group, request, _SETTINGS, self.now)
+
+    def held(self, member: Any) -> frozenset[tuple[TopicId, int]]:
+        return frozenset((topic_id, n) for topic_id, held in member.assigned.items() for n in held)
 
     def assign(self) -> None:
         members = sorted(
@@ -123,34 +81,10 @@ class _World:
             ),
             key=lambda member: member.rank,
         )
-        targets = run(ASSIGNORS[self.source.choice(["uniform", "range"])], AssignmentInput(tuple(members), _TOPICS))
+        assignor = ASSIGNORS[self.source.choice(["uniform", "range"])]
+        targets = run_to_end(assignor(AssignmentInput(tuple(members), _TOPICS)))
         epoch = self.group.epoch
         self.write([*(TargetMember(name, target) for name, target in targets.items()), TargetEpoch(epoch)])
-
-    def remove(self, client: _Client) -> None:
-        """It left, or its session has expired: it has stopped by then."""
-        del self.clients[client.name]
-        if client.name in self.group.members:
-            self.write(heartbeats.removed(self.group, [self.group.members[client.name]]))
-
-    def fail_over(self) -> None:
-        """A new coordinator reads a log that was compacted."""
-        last: dict[bytes, tuple[int, bytes | None]] = {}
-        for number, record in enumerate(self.log):
-            key, value = consumer_records.encode_record("g", record)
-            assert key is not None
-            last[key] = (number, value)
-        fresh = ConsumerGroup("g")
-        for key, (_, value) in sorted(last.items(), key=lambda each: each[1][0]):
-            fresh.apply(consumer_records.parse(int.from_bytes(key[:2]), key[2:], value).record)
-        old = self.group
-        assert (fresh.members, fresh.targets, fresh.owners) == (old.members, old.targets, old.owners)
-        assert (fresh.epoch, fresh.target_epoch, fresh.static_members) == (
-            old.epoch,
-            old.target_epoch,
-            old.static_members,
-        )
-        self.group = fresh
 
     def step(self) -> None:
         source = self.source
@@ -179,7 +113,7 @@ class _World:
             self.fail_over()
         elif kind == "forget":
             # It stops, gives up what it had, and comes back as the same member.
-            client.owned, client.is_joined = set(), client.instance_id is not None and client.is_joined
+            client.owned, client.is_joined = self.nothing, client.instance_id is not None and client.is_joined
             self.heartbeat(client)
         else:
             self.heartbeat(client, is_lost=kind == "lost")
@@ -196,12 +130,7 @@ class _World:
                 assert other == client.name, f"{partition} of {other} and {client.name}"
 
     def settles(self) -> None:
-        for _ in range(200):
-            for client in list(self.clients.values()):
-                self.heartbeat(client)
-                self.check()
-            if self.group.needs_assignment:
-                self.assign()
+        self.settle(200)
         assert self.group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
         wanted = {
             (_IDS[topic], number)
@@ -214,7 +143,7 @@ class _World:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_partition_has_two_owners_and_all_have_one_in_the_end(seed: int) -> None:
-    world = _World(random.Random(seed))
+    world = _World(random.Random(seed), ConsumerGroup("g"))
     for _ in range(150):
         world.step()
     world.settles()
@@ -249,7 +178,7 @@ def _inputs(draw: st.DrawFn) -> AssignmentInput:
 
 @given(_inputs(), st.sampled_from(["uniform", "range"]))
 def test_every_partition_goes_to_one_of_its_subscribers_and_shares_are_even(given_: AssignmentInput, name: str) -> None:
-    targets = run(ASSIGNORS[name], given_)
+    targets = run_to_end(ASSIGNORS[name](given_))
     takers = {topic_id: [m for m in given_.members if topic_id in m.topics] for topic_id in given_.topics}
     for topic_id, topic in given_.topics.items():
         owners = [m for m in given_.members for p in targets[m.member_id].get(topic_id, ()) if p < topic.partitions]
@@ -274,9 +203,9 @@ def test_every_partition_goes_to_one_of_its_subscribers_and_shares_are_even(give
 def test_nothing_moves_without_a_reason(given_: AssignmentInput, name: str) -> None:
     """Without racks: the same input gives the same target again."""
     bare = {key: AssignedTopic(key, topic.name, topic.partitions) for key, topic in given_.topics.items()}
-    first = run(ASSIGNORS[name], AssignmentInput(given_.members, bare))
+    first = run_to_end(ASSIGNORS[name](AssignmentInput(given_.members, bare)))
     members = tuple(AssignedMember(m.member_id, None, None, m.topics, first[m.member_id]) for m in given_.members)
-    assert run(ASSIGNORS[name], AssignmentInput(members, bare)) == first
+    assert run_to_end(ASSIGNORS[name](AssignmentInput(members, bare))) == first
 
 
 def test_partitions_go_to_the_racks_of_their_replicas() -> None:
@@ -284,11 +213,11 @@ def test_partitions_go_to_the_racks_of_their_replicas() -> None:
     topic = AssignedTopic(TopicId("id"), "t", 9, tuple(frozenset({racks[n // 3]}) for n in range(9)))
     members = tuple(AssignedMember(f"m{n}", None, racks[n], frozenset({topic.topic_id})) for n in range(3))
     for name in ASSIGNORS:
-        targets = run(ASSIGNORS[name], AssignmentInput(members, {topic.topic_id: topic}))
+        targets = run_to_end(ASSIGNORS[name](AssignmentInput(members, {topic.topic_id: topic})))
         assert [sorted(targets[f"m{n}"][topic.topic_id]) for n in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]], name
         # Also if they have to be swapped: each begins with what is near to another one.
         turned = tuple(
             AssignedMember(f"m{n}", None, racks[n], frozenset({topic.topic_id}), targets[f"m{(n + 1) % 3}"])
             for n in range(3)
         )
-        assert run(ASSIGNORS[name], AssignmentInput(turned, {topic.topic_id: topic})) == targets, name
+        assert run_to_end(ASSIGNORS[name](AssignmentInput(turned, {topic.topic_id: topic}))) == targets, name

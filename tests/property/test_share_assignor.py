@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kafkalite.coordinators.groups.decisions.members import Assignment
 from kafkalite.coordinators.groups.decisions.share.assignor import simple
 from kafkalite.model import TopicId
+from tests.support.fetching import run_to_end
 
 _TOPICS = {name: TopicId(letter * 21 + "A") for name, letter in (("a", "x"), ("b", "y"), ("c", "z"))}
 _SUBSCRIPTION = st.sets(st.sampled_from(sorted(_TOPICS)), min_size=1).map(lambda names: tuple(sorted(names)))
@@ -45,13 +46,7 @@ def assigned(
     known: dict[str, Assignment],
     topics: dict[str, tuple[TopicId, frozenset[int]]],
 ) -> dict[str, Assignment]:
-    steps = simple(members, known, topics)
-    while True:
-        try:
-            next(steps)  # others are served between them
-        except StopIteration as end:
-            found: dict[str, Assignment] = end.value
-            return found
+    return run_to_end(simple(members, known, topics))
 
 
 @given(_MEMBERS, _COUNTS, _MEMBERS, _COUNTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, 
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat, StreamsSettings
 from kafkalite.coordinators.groups.decisions.streams.members import (
     NOTHING,
-    StreamsRecord,
     TaskSets,
 )
 from kafkalite.coordinators.groups.decisions.streams.topology import (
@@ -25,9 +25,10 @@ from kafkalite.coordinators.groups.decisions.streams.topology import (
     Subtopology,
     Topology,
 )
-from kafkalite.coordinators.groups.records.streams import encode_record, parse
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.coordinators.groups.records import streams as streams_records
+from tests.property.group_model import GroupModel, ModelMember
 from tests.support.calls import calls
+from tests.support.fetching import run_to_end
 
 _TOPOLOGY = Topology(
     1,
@@ -38,17 +39,6 @@ _TOPOLOGY = Topology(
 )
 _EXISTING = {"in": 3, "r": 3, "c": 3}
 _TASKS = {(name, number) for name in ("0", "1") for number in range(3)}
-
-
-def run(
-    members: list[StreamsAssigned], subtopologies: list[ConfiguredSubtopology], standbys: int
-) -> dict[str, TaskSets]:
-    steps = assign(members, subtopologies, standbys)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return dict(end.value)
 
 
 def check_assignment(
@@ -77,8 +67,8 @@ def test_many_members_of_one_process_cost_as_much_as_others() -> None:
     def cost(processes: int) -> int:
         members = [StreamsAssigned(f"m{number:04}", f"p{number % processes}") for number in range(500)]
         subtopologies = [ConfiguredSubtopology("0", 600, ("in",), (), (), (InternalTopic("c"),))]
-        check_assignment(members, run(members, subtopologies, 1), subtopologies, 1)
-        return calls(lambda: run(members, subtopologies, 1))
+        check_assignment(members, run_to_end(assign(members, subtopologies, 1)), subtopologies, 1)
+        return calls(lambda: run_to_end(assign(members, subtopologies, 1)))
 
     assert max(map(cost, (2, 500))) < 60_000
 
@@ -98,53 +88,39 @@ _subtopologies = st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=
 def test_every_task_is_assigned_once_and_stays(
     members: list[StreamsAssigned], subtopologies: list[ConfiguredSubtopology], standbys: int, data: st.DataObject
 ) -> None:
-    targets = run(members, subtopologies, standbys)
+    targets = run_to_end(assign(members, subtopologies, standbys))
     check_assignment(members, targets, subtopologies, standbys)
     again = [replace(member, before=targets[member.member_id]) for member in members]
-    assert {name: target.active for name, target in run(again, subtopologies, standbys).items()} == {
+    assert {name: target.active for name, target in run_to_end(assign(again, subtopologies, standbys)).items()} == {
         name: target.active for name, target in targets.items()
     }
     gone = data.draw(st.sets(st.sampled_from([member.member_id for member in members]), max_size=len(members) - 1))
     left = [member for member in again if member.member_id not in gone]
     more = [StreamsAssigned("new", data.draw(st.sampled_from(["p0", "p9"])))] if data.draw(st.booleans()) else []
-    after = run([*left, *more], subtopologies, standbys)
+    after = run_to_end(assign([*left, *more], subtopologies, standbys))
     check_assignment([*left, *more], after, subtopologies, standbys)
     if not more:  # Who stays loses nothing: there is only more to do for each.
         assert all(targets[member.member_id].active <= after[member.member_id].active for member in left)
 
 
-class _Client:
-    """A member as its program sees itself."""
-
+class _Client(ModelMember):
     def __init__(self, name: str, process: str, instance_id: str | None) -> None:
-        self.name, self.process, self.instance_id = name, process, instance_id
-        self.epoch = 0
-        self.owned = NOTHING
-        self.is_joined = False
+        super().__init__(name, instance_id, NOTHING)
+        self.process = process
 
 
-class _World:
-    def __init__(self, source: random.Random) -> None:
-        self.source = source
-        self.group = StreamsGroup("g")
-        self.log: list[StreamsRecord] = []
-        self.clients: dict[str, _Client] = {}
-        self.numbers = 0
-        self.now = 0
-        self.settings = StreamsSettings(45_000, 5_000, 100, 1, 0, 60_000, 10_000)
+class _World(GroupModel[_Client]):
+    heartbeats = heartbeats
+    records = streams_records
+    nothing = NOTHING
+    kept = (
+        "members", "targets", "holders", "epoch", "target_epoch", "static_members", "topology", "validated_epoch",
+    )  # fmt: skip
+    settings = StreamsSettings(45_000, 5_000, 100, 1, 0, 60_000, 10_000)
 
-    def write(self, records: list[StreamsRecord]) -> None:
-        for record in records:
-            key, value = encode_record("g", record)
-            assert key is not None
-            self.log.append(record)
-            parsed = parse(int.from_bytes(key[:2]), key[2:], value)
-            assert parsed.group_id == "g"
-            self.group.apply(parsed.record)
-
-    def heartbeat(self, client: _Client, *, is_lost: bool = False) -> None:
+    def request(self, client: _Client) -> StreamsHeartbeat:
         joins = not client.is_joined
-        request = StreamsHeartbeat(
+        return StreamsHeartbeat(
             client.name,
             0 if joins else client.epoch,
             client.instance_id,
@@ -153,26 +129,17 @@ class _World:
             owned=NOTHING if joins else client.owned,
             process_id=client.process,
         )
-        try:
-            outcome = heartbeats.heartbeat(self.group, request, self.settings, lambda _: (7, _EXISTING), self.now)
-        except ApiError as error:
-            if error.code is ErrorCode.UNRELEASED_INSTANCE_ID:
-                return
-            expected = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
-            assert error.code in expected, error
-            client.owned, client.is_joined, client.epoch = NOTHING, False, 0
-            return
-        self.write(outcome.records)
+
+    def answer(self, request: StreamsHeartbeat) -> Any:
+        return heartbeats.heartbeat(self.group, request, self.settings, lambda _: (7, _EXISTING), self.now)
+
+    def answered(self, outcome: Any) -> None:
+        super().answered(outcome)
         self.group.configured = outcome.configured
-        if outcome.waits:
-            self.assign()
-            outcome = heartbeats.settle(self.group, client.name, request.owned, self.now)
-            self.write(outcome.records)
-        if is_lost:
-            return
-        client.is_joined, client.epoch = True, outcome.member.epoch
-        if outcome.shows_assignment:
-            client.owned = outcome.member.assigned
+
+    def held(self, member: Any) -> TaskSets:
+        assigned: TaskSets = member.assigned
+        return assigned
 
     def assign(self) -> None:
         configured = self.group.configured
@@ -181,37 +148,10 @@ class _World:
             StreamsAssigned(each.member_id, each.process_id, self.group.target_of(each.member_id))
             for each in self.group.members.values()
         ]
-        targets = run(members, list(configured.subtopologies), self.settings.standby_replicas)
+        targets = run_to_end(assign(members, list(configured.subtopologies), self.settings.standby_replicas))
         check_assignment(members, targets, list(configured.subtopologies), self.settings.standby_replicas)
         epoch = self.group.epoch
         self.write([*(TargetMember(*each) for each in targets.items()), TargetEpoch(epoch)])
-
-    def remove(self, client: _Client) -> None:
-        """It left, or its session has expired: it has stopped by then."""
-        del self.clients[client.name]
-        if client.name in self.group.members:
-            self.write(heartbeats.removed(self.group, [self.group.members[client.name]]))
-
-    def fail_over(self) -> None:
-        """A new coordinator reads a log that was compacted."""
-        last: dict[bytes, tuple[int, bytes | None]] = {}
-        for number, record in enumerate(self.log):
-            key, value = encode_record("g", record)
-            assert key is not None
-            last[key] = (number, value)
-        fresh = StreamsGroup("g")
-        for key, (_, value) in sorted(last.items(), key=lambda each: each[1][0]):
-            fresh.apply(parse(int.from_bytes(key[:2]), key[2:], value).record)
-        old = self.group
-        assert (fresh.members, fresh.targets, fresh.holders) == (old.members, old.targets, old.holders)
-        assert (fresh.epoch, fresh.target_epoch, fresh.static_members, fresh.topology, fresh.validated_epoch) == (
-            old.epoch,
-            old.target_epoch,
-            old.static_members,
-            old.topology,
-            old.validated_epoch,
-        )
-        self.group = fresh
 
     def check(self) -> None:
         active = Counter(task for client in self.clients.values() for task in client.owned.active)
@@ -242,21 +182,13 @@ class _World:
             self.heartbeat(client, is_lost=self.source.random() < 0.1)
         self.check()
 
-    def settle(self) -> None:
-        for _ in range(20):
-            for client in list(self.clients.values()):
-                self.heartbeat(client)
-                self.check()
-            if self.group.needs_assignment:
-                self.assign()
-
 
 @given(st.integers(0, 2**32))
 def test_no_task_is_processed_twice(seed: int) -> None:
-    world = _World(random.Random(seed))
+    world = _World(random.Random(seed), StreamsGroup("g"))
     for _ in range(150):
         world.step()
-    world.settle()
+    world.settle(20)
     if world.clients:
         assert world.group.state is StreamsGroupState.STABLE
         assert {task for client in world.clients.values() for task in client.owned.active} == _TASKS
