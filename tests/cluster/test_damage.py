@@ -9,7 +9,6 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, Consumer
-from kafkalite.client.producer import Producer
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -20,6 +19,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.failing import fails_with
+from tests.support.numbers import read_numbers, write_numbers
 
 T0 = TopicPartition("t", 0)
 COUNT = 200
@@ -31,15 +31,6 @@ def flip(directory: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-
-
-async def read_all(client: AsyncClient) -> list[int]:
-    values: list[int] = []
-    async with Consumer(client) as consumer:
-        consumer.assign({T0: EARLIEST})
-        while len(values) < COUNT:
-            values += [int(record.value or b"") for record in await consumer.poll(timeout_s=1)]
-    return values
 
 
 async def in_sync(cluster: LoopbackCluster, count: int) -> int:
@@ -61,20 +52,18 @@ async def test_damage_in_committed_records_heals(tmp_path: Path, reader: str) ->
         async with AsyncClient.connect([str(cluster.nodes[1].endpoints["kafka"])]) as client:
             replicas = (BrokerId(1), BrokerId(2), BrokerId(3))
             await client.create_topics([NewTopic("t", assignment={0: replicas[: 3 if reader == "consumer" else 2]})])
-            async with Producer(client, batch_bytes=200) as producer:
-                for number in range(COUNT):
-                    await producer.send("t", None, b"%d" % number)
+            await write_numbers(client, 0, COUNT, batch_bytes=200)
             count = 3 if reader == "consumer" else 2
             leader = await in_sync(cluster, count)
             flip(tmp_path / f"node-{leader}" / "t-0")
             if reader == "consumer":
-                assert await read_all(client) == list(range(COUNT))
+                assert await read_numbers(client, COUNT) == list(range(COUNT))
             else:
                 order = AlterReassignmentsRequest((WantedReassignment("t", 0, replicas),))
                 assert (await client.request(order, AlterReassignmentsResponse)).error == 0
             assert await in_sync(cluster, 3) != leader
             assert cluster.nodes[leader].replicas.offline_replicas.restarts == 1
-            assert await read_all(client) == list(range(COUNT))
+            assert await read_numbers(client, COUNT) == list(range(COUNT))
             records = [sorted((tmp_path / f"node-{n}" / "t-0").glob("*.log"))[0].read_bytes() for n in (1, 2, 3)]
             assert records[0] == records[1] == records[2]
         assert not cluster.failures
@@ -86,9 +75,7 @@ async def test_who_alone_has_the_records_stays(tmp_path: Path) -> None:
         AsyncClient.connect([str(cluster.nodes[1].endpoints["kafka"])]) as client,
     ):
         await client.create_topics([NewTopic("t", 1, 1)])
-        async with Producer(client, batch_bytes=200) as producer:
-            for number in range(COUNT):
-                await producer.send("t", None, b"%d" % number)
+        await write_numbers(client, 0, COUNT, batch_bytes=200)
         flip(tmp_path / "node-1" / "t-0")
         async with Consumer(client) as consumer:
             consumer.assign({T0: EARLIEST})

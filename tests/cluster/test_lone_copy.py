@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, Consumer
-from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthProblem
@@ -20,6 +18,7 @@ from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.test_dead_disk import filled, full, mount_small
 from tests.support.commands import admin
+from tests.support.numbers import read_numbers, write_numbers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -33,21 +32,6 @@ SETTINGS = {
     "stray.delete.delay.ms": 0,
     "http.port": -1,
 }
-
-
-async def write(client: AsyncClient, first: int, count: int) -> None:
-    async with Producer(client, batch_bytes=400) as producer:
-        for number in range(first, first + count):
-            await producer.send("t", None, b"%d" % number)
-
-
-async def read_all(client: AsyncClient, count: int) -> list[int]:
-    values: list[int] = []
-    async with Consumer(client) as consumer, asyncio.timeout(60):
-        consumer.assign({T0: EARLIEST})
-        while len(values) < count:
-            values += [int(record.value or b"") for record in await consumer.poll(timeout_s=0.5)]
-    return values
 
 
 async def problems(
@@ -79,14 +63,14 @@ async def test_a_file_that_is_away_for_a_while_costs_the_last_copy_nothing(tmp_p
     with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic("t", 1, 1)])
-            await write(client, 0, COUNT)
+            await write_numbers(client, 0, COUNT)
         assert cluster.nodes[1].terminate() == 0
         directory = log_directory(tmp_path)
         cluster.restart(1)  # its files are not open
         segment = third_segment(directory)
         segment.rename(tmp_path / "away")
         async with AsyncClient.connect(cluster.bootstrap) as client:
-            reading = asyncio.ensure_future(read_all(client, COUNT))
+            reading = asyncio.ensure_future(read_numbers(client, COUNT))
             [problem] = [each for each in await problems(client, has("replica.last_copy")) if each.subject == "t-0"][:1]
             reading.cancel()
             with contextlib.suppress(KafkaliteError, TimeoutError, asyncio.CancelledError):
@@ -94,9 +78,9 @@ async def test_a_file_that_is_away_for_a_while_costs_the_last_copy_nothing(tmp_p
             assert str(directory) in problem.detail and directory.is_dir()
             (tmp_path / "away").rename(segment)
             await problems(client, lambda found: not found)
-            assert await read_all(client, COUNT) == list(range(COUNT))
-            await write(client, COUNT, 10)
-            assert await read_all(client, COUNT + 10) == list(range(COUNT + 10))
+            assert await read_numbers(client, COUNT) == list(range(COUNT))
+            await write_numbers(client, COUNT, 10)
+            assert await read_numbers(client, COUNT + 10) == list(range(COUNT + 10))
         assert [path.name for path in directory.parent.iterdir() if path.name.startswith("t-0")] == ["t-0"]
 
 
@@ -104,7 +88,7 @@ async def test_a_last_copy_whose_file_is_away_survives_a_restart_and_a_return(tm
     with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic("t", 1, 1)])
-            await write(client, 0, COUNT)
+            await write_numbers(client, 0, COUNT)
         assert cluster.nodes[1].terminate() == 0
         directory = log_directory(tmp_path)
         # A file that is no file cannot be opened: neither by this start nor by the next.
@@ -125,7 +109,7 @@ async def test_a_last_copy_whose_file_is_away_survives_a_restart_and_a_return(tm
             (tmp_path / "away").rename(segment)
             admin(cluster.bootstrap, "disk", "online", str(directory.parent), "--broker", "1")
             await problems(client, lambda found: not found)
-            assert await read_all(client, COUNT) == list(range(COUNT))
+            assert await read_numbers(client, COUNT) == list(range(COUNT))
 
 
 async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_path: Path) -> None:
@@ -133,7 +117,7 @@ async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_pa
     with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic("t", 1, 1)])
-            await write(client, 0, COUNT)
+            await write_numbers(client, 0, COUNT)
         assert cluster.nodes[1].terminate() == 0
         directory = log_directory(tmp_path)
         stray = directory.with_name(f"t-0.{1_700_000_000_000:016x}{7:016x}-stray")
@@ -148,7 +132,7 @@ async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_pa
             assert listed["size_bytes"] > COUNT
             admin(cluster.bootstrap, "disk", "strays", "restore", str(stray), "--broker", "1")
             await problems(client, lambda found: not found)
-            assert await read_all(client, COUNT) == list(range(COUNT))
+            assert await read_numbers(client, COUNT) == list(range(COUNT))
         assert directory.is_dir() and not stray.exists()
         directory.with_name(stray.name).mkdir()
         assert cluster.nodes[1].terminate() == 0
@@ -166,7 +150,7 @@ async def test_what_was_set_aside_goes_when_its_replica_is_in_sync_again(tmp_pat
     with ProcessCluster(tmp_path, nodes=2, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic("t", 1, 2)])
-            await write(client, 0, COUNT)
+            await write_numbers(client, 0, COUNT)
             await in_sync(client, 2)
         assert cluster.nodes[2].terminate() == 0
         directory = log_directory(tmp_path / "node-2")
@@ -180,7 +164,7 @@ async def test_what_was_set_aside_goes_when_its_replica_is_in_sync_again(tmp_pat
                     await asyncio.sleep(0.05)
             await in_sync(client, 2)
             assert cluster.nodes[1].terminate() == 0, "the new one has everything"
-            assert await read_all(client, COUNT) == list(range(COUNT))
+            assert await read_numbers(client, COUNT) == list(range(COUNT))
 
 
 async def in_sync(client: AsyncClient, count: int) -> None:
@@ -202,11 +186,11 @@ async def test_nodes_whose_only_disks_were_full_go_on_when_there_is_room(tmp_pat
                 # Node 1 leads: its disk has to take a write that fails. With two of three disks gone, nobody writes any longer.
                 replicas = tuple(map(BrokerId, range(1, nodes + 1)))
                 await client.create_topics([NewTopic("t", assignment={0: replicas}, configs=settings)])
-                await write(client, 0, COUNT)
+                await write_numbers(client, 0, COUNT)
                 await in_sync(client, nodes)
                 for disk in disks:
                     (filled if all(mounted) else full)(disk)
-                load = asyncio.ensure_future(write(client, COUNT, 5_000))
+                load = asyncio.ensure_future(write_numbers(client, COUNT, 5_000))
                 await problems(client, has("disk.full"))
                 await problems(
                     client, lambda found: any("returns when there is room" in problem.detail for problem in found)
@@ -218,9 +202,9 @@ async def test_nodes_whose_only_disks_were_full_go_on_when_there_is_room(tmp_pat
                 await problems(client, lambda found: not found)
                 with contextlib.suppress(KafkaliteError, TimeoutError):
                     await load
-                values = await read_all(client, COUNT)
+                values = await read_numbers(client, COUNT)
                 assert values[:COUNT] == list(range(COUNT))
-                await write(client, 100_000, 5)
+                await write_numbers(client, 100_000, 5)
 
 
 async def test_an_administrator_gives_up_what_was_on_a_lost_disk(tmp_path: Path) -> None:
@@ -228,7 +212,7 @@ async def test_an_administrator_gives_up_what_was_on_a_lost_disk(tmp_path: Path)
     with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic("t", 1, 1)])
-            await write(client, 0, COUNT)
+            await write_numbers(client, 0, COUNT)
             disk = log_directory(tmp_path).parent
             shutil.rmtree(disk)
             disk.mkdir()
@@ -237,5 +221,5 @@ async def test_an_administrator_gives_up_what_was_on_a_lost_disk(tmp_path: Path)
             await problems(client, lambda found: has("replica.last_copy")(found) and not has("disk.offline")(found))
             assert admin(cluster.bootstrap, "elect", "--unclean", "t-0")
             await problems(client, lambda found: not found)
-            await write(client, 7, 1)
-            assert await read_all(client, 1) == [7]
+            await write_numbers(client, 7, 1)
+            assert await read_numbers(client, 1) == [7]

@@ -9,31 +9,14 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, Consumer
-from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import TopicPartition
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
+from tests.support.numbers import read_numbers, write_numbers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 SETTINGS = {"zookeeper.session.timeout.ms": 6_000, "min.insync.replicas": 2, "http.port": -1}
-
-
-async def write(client: AsyncClient, first: int, count: int) -> None:
-    async with Producer(client) as producer:
-        for number in range(first, first + count):
-            await producer.send("t", None, b"%d" % number)
-
-
-async def read(client: AsyncClient, count: int) -> list[int]:
-    values: list[int] = []
-    async with Consumer(client) as consumer, asyncio.timeout(60):
-        consumer.assign({TopicPartition("t", 0): EARLIEST})
-        while len(values) < count:
-            values += [int(record.value or b"") for record in await consumer.poll(timeout_s=0.5)]
-    return values
 
 
 @pytest.mark.checklist("F14")
@@ -44,16 +27,16 @@ async def test_the_last_one_in_sync_does_not_lead_with_an_old_copy(tmp_path: Pat
     with ProcessCluster(tmp_path, nodes=3, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic("t", 1, 3)])
-            await write(client, 0, 50)
+            await write_numbers(client, 0, 50)
             if not was_running:
                 assert cluster.nodes[1].terminate() == 0
             shutil.copytree(tmp_path / "node-1", tmp_path / "copy")
             if not was_running:
                 cluster.restart(1)
             await wait_in_sync(cluster, "t", 3)
-            await write(client, 50, 50)
+            await write_numbers(client, 50, 50)
             cluster.nodes[2].kill()
-            await write(client, 100, 50)
+            await write_numbers(client, 100, 50)
         cluster.nodes[3].kill()
         async with AsyncClient.connect([cluster.kafka(1)]) as client, asyncio.timeout(60):
             while (await client.metadata(["t"])).topics[0].partitions[0].isr != (1,):
@@ -68,4 +51,4 @@ async def test_the_last_one_in_sync_does_not_lead_with_an_old_copy(tmp_path: Pat
             cluster.restart(node)
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await wait_in_sync(cluster, "t", 3)
-            assert await read(client, 150) == list(range(150))
+            assert await read_numbers(client, 150) == list(range(150))

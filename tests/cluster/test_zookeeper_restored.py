@@ -13,8 +13,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.testing.processes import ProcessCluster
-from tests.cluster.test_old_copy import read, write
 from tests.support.commands import admin, kafkalite
+from tests.support.numbers import read_numbers, write_numbers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -76,7 +76,7 @@ async def test_what_only_later_replicas_have_is_neither_hidden_nor_removed(
             assignment: dict[int, tuple[BrokerId, ...]] = {0: (BrokerId(1), BrokerId(2))}
             (result,) = await client.create_topics([NewTopic("t", assignment=assignment)])
             assert result.error == 0, result
-            await write(client, 0, 100)
+            await write_numbers(client, 0, 100)
             assert cluster.zookeeper is not None
             cluster.zookeeper.kill()
             shutil.copytree(tmp_path / "zookeeper", tmp_path / "copy")
@@ -86,7 +86,7 @@ async def test_what_only_later_replicas_have_is_neither_hidden_nor_removed(
             async with asyncio.timeout(60):
                 while directories(tmp_path, "node-[12]/disk-0/t-0*"):
                     await asyncio.sleep(0.1)
-            await write(client, 100, after_move)
+            await write_numbers(client, 100, after_move)
         for process in (*cluster.nodes.values(), cluster.zookeeper):
             process.kill()
         shutil.rmtree(tmp_path / "zookeeper")
@@ -105,8 +105,8 @@ async def test_what_only_later_replicas_have_is_neither_hidden_nor_removed(
                 await asyncio.sleep(0.1)
         await asyncio.to_thread(move, cluster, tmp_path, "3,4")
         async with AsyncClient.connect(cluster.bootstrap) as client:
-            assert await read(client, count) == list(range(count))
+            assert await read_numbers(client, count) == list(range(count))
             await replicas_are(client, {3, 4})
-            await write(client, count, 10)
-            assert await read(client, count + 10) == list(range(count + 10))
+            await write_numbers(client, count, 10)
+            assert await read_numbers(client, count + 10) == list(range(count + 10))
         await found(cluster, lambda problems: not problems)
