@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.real import RealClock
+from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager, NoHost
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.strays import Stray
 from kafkalite.model import TopicPartition
-from tests.support.memory_disk import ManualClock, MemoryDisk
+from tests.support.memory_disk import ManualClock
 
 
 class LogHostDouble(NoHost):
@@ -64,34 +66,35 @@ def fatal(error: BaseException) -> None:
     raise error
 
 
-async def manager_on(disk: MemoryDisk) -> LogManager:
-    """The logs of /d1, as a process finds them when it starts."""
-    manager = hosted(
-        LogManager(
-            BrokerConfig(log_dirs=("/d1",)),
-            disk,
-            ManualClock(),
-            supervisor=Supervisor(fatal),
-            own_time=OwnTime(RealClock()),
-        ),
-        on_dir_failed=lambda directory, error: fatal(error),
-    )
-    await manager.opening.start("cluster", 1, {})
-    return manager
-
-
-def hosted(
-    manager: LogManager,
-    *,
+def log_manager(
+    disk: Disk,
+    *dirs: str,
+    clock: Clock | None = None,
+    supervisor: Supervisor | None = None,
     on_dir_failed: Callable[[str, StorageError], object] | None = None,
     on_log_failed: Callable[[TopicPartition, StorageError], object] | None = None,
     on_examined: Callable[[str], object] | None = None,
+    **settings: Any,
 ) -> LogManager:
-    """The same manager, with such a host."""
+    """The logs of these directories (/d1), not started yet, with a host that hears what happens to them."""
+    manager = LogManager(
+        BrokerConfig(log_dirs=dirs or ("/d1",), **settings),
+        disk,
+        clock or ManualClock(),
+        supervisor=supervisor or Supervisor(fatal),
+        own_time=OwnTime(RealClock()),
+    )
     host = manager.pool.host = LogHostDouble(manager)
     host.on_dir_failed = on_dir_failed or host.on_dir_failed
     host.on_log_failed = on_log_failed or host.on_log_failed
     host.on_examined = on_examined or host.on_examined
+    return manager
+
+
+async def manager_on(disk: Disk, *dirs: str, **more: Any) -> LogManager:
+    """As `log_manager`, as a process finds the logs when it starts; a directory that fails is an error."""
+    manager = log_manager(disk, *dirs, **{"on_dir_failed": lambda directory, error: fatal(error), **more})
+    await manager.opening.start("cluster", 1, {})
     return manager
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.config import TopicConfig
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicPartition
 from kafkalite.record.reader import read_records
-from tests.support.log_host import fatal, hosted
+from tests.support.log_host import fatal, log_manager
 from tests.support.logs import TOPIC_ID, batch, config
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -27,14 +27,14 @@ class Host:
 
     async def start(self, overrides: dict[str, str] | None = None) -> LogManager:
         self.supervisor = Supervisor(fatal)
-        self.manager = hosted(
-            LogManager(
-                BrokerConfig(log_dirs=("/d1", "/d2"), **self.settings),
-                self.disk,
-                self.clock,
-                supervisor=self.supervisor,
-            ),
+        self.manager = log_manager(
+            self.disk,
+            "/d1",
+            "/d2",
+            clock=self.clock,
+            supervisor=self.supervisor,
             on_dir_failed=lambda directory, _: self.dead.append(directory),
+            **self.settings,
         )
         await self.manager.opening.start("cluster", 1, {"t": overrides or {}})
         return self.manager

@@ -7,15 +7,12 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.own_time import OwnTime
-from kafkalite.env.real import RealClock
-from kafkalite.env.supervisor import Supervisor
+from kafkalite.config import TopicConfig
 from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicId, TopicPartition
-from tests.support.log_host import fatal, hosted
+from tests.support.log_host import log_manager
 from tests.support.logs import TOPIC_ID, batch
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
@@ -67,14 +64,10 @@ class Host:
         async def present(names: Sequence[str]) -> dict[str, TopicId]:
             return {name: topic_ids[name] for name in names}
 
-        manager = hosted(
-            LogManager(
-                BrokerConfig(log_dirs=self.dirs),
-                self.disk,
-                self.clock,
-                supervisor=Supervisor(fatal),
-                own_time=OwnTime(RealClock()),
-            ),
+        manager = log_manager(
+            self.disk,
+            *self.dirs,
+            clock=self.clock,
             on_dir_failed=lambda directory, _: self.dead.append(directory),
             on_examined=lambda _: self.judged.set(),
         )

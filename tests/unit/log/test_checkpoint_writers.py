@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.config import TopicConfig
 from kafkalite.env.real import RealClock
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
-from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
-from tests.support.log_host import fatal, hosted, manager_on
+from tests.support.log_host import fatal, manager_on
 from tests.support.logs import TOPIC_ID, batch
 from tests.support.memory_disk import MemoryDisk
 
@@ -159,11 +158,13 @@ async def test_thirty_moves_at_once_take_no_disk_offline(tmp_path: Path) -> None
         os.mkdir(path)
     supervisor, disk = Supervisor(fatal), RealDisk()
     dead: list[str] = []
-    manager = hosted(
-        LogManager(BrokerConfig(log_dirs=dirs), disk, RealClock(), supervisor=supervisor),
+    manager = await manager_on(
+        disk,
+        *dirs,
+        clock=RealClock(),
+        supervisor=supervisor,
         on_dir_failed=lambda directory, error: dead.append(f"{directory}: {error}"),
     )
-    await manager.opening.start("cluster", 1, {})
     for number in range(30):
         log = manager.placing.create(TopicPartition("t", number), TOPIC_ID, TopicConfig(), directory=dirs[0])
         log.append_as_leader(batch(["x" * 100]), 1)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.supervisor import Supervisor
+from kafkalite.config import TopicConfig
 from kafkalite.log.cleaner import compact, groups_of
-from kafkalite.log.log_manager import LogManager
 from kafkalite.record.batch import parse_header, split_batches
 from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_record, end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 from tests.support import moving
 from tests.support.compaction import SETTINGS, clean, fill, keyed, state
-from tests.support.log_host import fatal, host_of, hosted
+from tests.support.log_host import host_of, manager_on
 from tests.support.logs import TOPIC_ID, TP, config, everything, make_log, reopen
-from tests.support.memory_disk import ManualClock, MemoryDisk
+from tests.support.memory_disk import MemoryDisk
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -240,13 +238,8 @@ async def test_small_neighbours_become_one_segment() -> None:
 
 
 async def test_the_manager_cleans_what_is_due_and_remembers_how_far() -> None:
-    disk, clock = MemoryDisk(), ManualClock()
-
-    manager = hosted(
-        LogManager(BrokerConfig(log_dirs=("/d",)), disk, clock, supervisor=Supervisor(fatal)),
-        on_dir_failed=lambda *_: None,
-    )
-    await manager.opening.start("c", 1, {})
+    disk = MemoryDisk()
+    manager = await manager_on(disk, "/d")
     log = manager.placing.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
     fill(log)
     host_of(manager).hw_of = lambda _: log.log_end_offset

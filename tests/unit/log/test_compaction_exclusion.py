@@ -15,17 +15,15 @@ from typing import Any
 
 import pytest
 
-from kafkalite.config import BrokerConfig
 from kafkalite.env.real import RealClock
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.real_file import RealFile
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicId
 from kafkalite.record.builder import RecordBatchBuilder
 from tests.support.committed import committed_state
-from tests.support.log_host import fatal, host_of, hosted
+from tests.support.log_host import fatal, host_of, log_manager
 from tests.support.logs import TOPIC_ID, TP, config
 from tests.support.waiting import until
 
@@ -71,8 +69,11 @@ class Case:
         for path in self.dirs:
             os.makedirs(path)
         self.clock = RealClock()
-        self.manager = hosted(
-            LogManager(BrokerConfig(log_dirs=self.dirs), self.disk, self.clock, supervisor=self.supervisor),
+        self.manager = log_manager(
+            self.disk,
+            *self.dirs,
+            clock=self.clock,
+            supervisor=self.supervisor,
             on_dir_failed=lambda directory, error: self.lost.append(f"{directory}: {error}"),
             on_log_failed=lambda tp, error: self.lost.append(f"{tp}: {error}"),
         )
@@ -207,8 +208,11 @@ async def test_nothing_is_lost_whatever_happens_during_a_compaction(tmp_path: Pa
         left = [name for name in os.listdir(after.path) if name.endswith((".swap", ".cleaned"))]
         # What a thread wrote there for the log that was deleted goes with the next start.
         assert left == [] or action is delete_and_create
-        again = hosted(
-            LogManager(BrokerConfig(log_dirs=case.dirs), case.disk, case.clock, supervisor=case.supervisor),
+        again = log_manager(
+            case.disk,
+            *case.dirs,
+            clock=case.clock,
+            supervisor=case.supervisor,
             on_dir_failed=lambda directory, error: case.lost.append(f"{directory}: {error}"),
         )
         await case.manager.close()

@@ -13,20 +13,18 @@ from typing import Any
 
 import pytest
 
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.supervisor import Supervisor
+from kafkalite.config import TopicConfig
 from kafkalite.errors import StorageError
 from kafkalite.log import cleaner
 from kafkalite.log.cleaner import compact
 from kafkalite.log.loader import SWAP
-from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
 from kafkalite.testing.simulation.plants import PLANTS
 from tests.support.compaction import SETTINGS, clean, fill, keyed, state
-from tests.support.log_host import fatal, host_of, hosted
+from tests.support.log_host import host_of, manager_on
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, everything, make_log, reopen
-from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
+from tests.support.memory_disk import MemoryDisk, MemoryFile
 
 
 async def test_a_log_that_changes_under_the_cleaner_is_left_alone() -> None:
@@ -286,13 +284,7 @@ class Refusing(MemoryDisk):
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM])
 async def test_a_compaction_that_finds_no_room_leaves_the_log_in_service(code: int) -> None:
     disk, lost = Refusing(), []
-
-    manager = hosted(
-        LogManager(BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal)),
-        on_dir_failed=lambda *_: None,
-        on_log_failed=lambda tp, error: lost.append(str(error)),
-    )
-    await manager.opening.start("c", 1, {})
+    manager = await manager_on(disk, "/d", on_dir_failed=None, on_log_failed=lambda tp, error: lost.append(str(error)))
     log = manager.placing.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
     last = fill(log)
     host_of(manager).hw_of = lambda _: log.log_end_offset

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafkalite.config import BrokerConfig
-from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, StorageError
-from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
-from tests.support.log_host import fatal, hosted
+from tests.support.log_host import manager_on
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, make_log, reopen, values
 from tests.support.memory_disk import Inode, ManualClock, MemoryDisk
 
@@ -104,9 +101,7 @@ async def test_retention_goes_on() -> None:
     """It ended the node: no timestamp can be found in a segment whose time index is gone, too."""
     disk, clock = MemoryDisk(), ManualClock()
     disk.modified = clock.wall_ms()
-
-    manager = hosted(LogManager(BrokerConfig(log_dirs=("/d",)), disk, clock, supervisor=Supervisor(fatal)))
-    await manager.opening.start("c", 1, {})
+    manager = await manager_on(disk, "/d", clock=clock)
     log = manager.placing.create(TP, TOPIC_ID, config(segment_bytes=1_024, retention_ms=1_000))
     for number in range(40):
         log.append_as_leader(batch([str(number)], timestamp_ms=clock.wall_ms()), 1)

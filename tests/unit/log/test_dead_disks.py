@@ -13,7 +13,6 @@ import pytest
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.real import RealClock
-from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import opening
 from kafkalite.log.failures import (
@@ -27,7 +26,7 @@ from kafkalite.log.failures import (
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
 from tests.support.failing import fails_with
-from tests.support.log_host import fatal, hosted
+from tests.support.log_host import log_manager
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -49,17 +48,14 @@ class Host:
         self.judged = asyncio.Event()
 
     async def manager(self, **settings: int) -> LogManager:
-        manager = hosted(
-            LogManager(
-                BrokerConfig(log_dirs=self.dirs, **settings),  # type: ignore[arg-type]
-                self.disk,
-                self.clock,
-                supervisor=Supervisor(fatal),
-                own_time=OwnTime(RealClock()),
-            ),
+        manager = log_manager(
+            self.disk,
+            *self.dirs,
+            clock=self.clock,
             on_dir_failed=lambda directory, _: self.dead.append(directory),
             on_log_failed=lambda partition, _: self.lost.append(partition),
             on_examined=lambda _: self.judged.set(),
+            **settings,
         )
         await manager.opening.start("cluster", 1, {})
         return manager

@@ -7,11 +7,10 @@ import asyncio
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicId, TopicPartition
-from tests.support.log_host import fatal, host_of, hosted
+from tests.support.log_host import host_of, log_manager
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -27,14 +26,12 @@ class Host:
     async def manager(
         self, cluster_id: str = "cluster", broker_id: int = 1, *, starts: int = 0, **topics: dict[str, str]
     ) -> LogManager:
-        manager = hosted(
-            LogManager(
-                BrokerConfig(log_dirs=self.dirs, stray_delete_delay_ms=5000),
-                self.disk,
-                self.clock,
-                supervisor=Supervisor(fatal),
-            ),
+        manager = log_manager(
+            self.disk,
+            *self.dirs,
+            clock=self.clock,
             on_dir_failed=lambda directory, _: self.failed.append(directory),
+            stray_delete_delay_ms=5000,
         )
         await manager.opening.start(cluster_id, broker_id, topics, starts=starts)
         return manager

@@ -11,16 +11,13 @@ from pathlib import Path
 import pytest
 
 import kafkalite
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.own_time import OwnTime
-from kafkalite.env.real import RealClock
-from kafkalite.env.supervisor import Supervisor
+from kafkalite.config import TopicConfig
 from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
-from tests.support.log_host import fatal, host_of, hosted
+from tests.support.log_host import host_of, manager_on
 from tests.support.logs import TOPIC_ID, batch
-from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
+from tests.support.memory_disk import MemoryDisk, MemoryFile
 
 #: More than the retention pass looks at before it lets others run.
 LOGS = 66
@@ -72,18 +69,8 @@ async def remove(manager: LogManager) -> None:
 
 
 async def filled(config: TopicConfig, logs: int) -> tuple[YieldingDisk, LogManager]:
-    disk, clock = YieldingDisk(), ManualClock()
-    manager = hosted(
-        LogManager(
-            BrokerConfig(log_dirs=("/d1", "/d2")),
-            disk,
-            clock,
-            supervisor=Supervisor(fatal),
-            own_time=OwnTime(RealClock()),
-        ),
-        on_dir_failed=lambda directory, error: None,
-    )
-    await manager.opening.start("cluster", 1, {})
+    disk = YieldingDisk()
+    manager = await manager_on(disk, "/d1", "/d2", on_dir_failed=None)
     for number in range(logs):
         log = manager.placing.create(TopicPartition("t", number), TOPIC_ID, config)
         for _ in range(6):
@@ -137,19 +124,11 @@ def test_records_are_read_by_one_call_that_can_fail() -> None:
 async def test_a_read_that_fails_names_its_log_and_takes_only_that_out_of_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    disk, clock = MemoryDisk(), ManualClock()
     lost: list[TopicPartition] = []
-    dead: list[str] = []
     judged = asyncio.Event()
-    manager = hosted(
-        LogManager(
-            BrokerConfig(log_dirs=("/d1",)), disk, clock, supervisor=Supervisor(fatal), own_time=OwnTime(RealClock())
-        ),
-        on_dir_failed=lambda directory, _: dead.append(directory),
-        on_log_failed=lambda tp, _: lost.append(tp),
-        on_examined=lambda _: judged.set(),
+    manager = await manager_on(
+        MemoryDisk(), on_log_failed=lambda tp, _: lost.append(tp), on_examined=lambda _: judged.set()
     )
-    await manager.opening.start("cluster", 1, {})
     victim, other = (
         manager.placing.create(TopicPartition("t", number), TOPIC_ID, TopicConfig()) for number in range(2)
     )
@@ -169,22 +148,13 @@ async def test_a_read_that_fails_names_its_log_and_takes_only_that_out_of_servic
     manager.failures.log_failed(caught.value)
     async with asyncio.timeout(150):
         await judged.wait()
-    assert lost == [victim.topic_partition] and dead == []
+    assert lost == [victim.topic_partition]
     assert other.read(0, max_bytes=1000).size_bytes
 
 
 @pytest.mark.checklist(92)
 async def test_a_read_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = hosted(
-        LogManager(
-            BrokerConfig(log_dirs=("/d1",)),
-            MemoryDisk(),
-            ManualClock(),
-            supervisor=Supervisor(fatal),
-            own_time=OwnTime(RealClock()),
-        )
-    )
-    await manager.opening.start("cluster", 1, {})
+    manager = await manager_on(MemoryDisk())
     log = manager.placing.create(TopicPartition("t", 0), TOPIC_ID, TopicConfig())
     log.append_as_leader(batch(["x"] * 5), 1)
     read_at, failures = MemoryFile.read_at, [errno.EIO]

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from kafkalite.config import BrokerConfig
-from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode
 from kafkalite.log.checkpoints import COMPACTED, encode_partition_metadata
 from kafkalite.log.cleaner import compact
@@ -19,7 +17,7 @@ from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 from tests.support.committed import committed_state
 from tests.support.failing import fails_with
-from tests.support.log_host import fatal, host_of, hosted
+from tests.support.log_host import host_of, log_manager
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -198,10 +196,7 @@ async def test_what_is_cut_and_written_again_is_compacted_again() -> None:
     disk = MemoryDisk()
 
     async def started() -> LogManager:
-        manager = hosted(
-            LogManager(BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal)),
-            on_dir_failed=lambda *_: None,
-        )
+        manager = log_manager(disk, "/d")
         await manager.opening.start(
             "c", 1, {TP.topic: {key.replace("_", "."): str(value) for key, value in COMPACT.items()}}
         )

@@ -8,20 +8,17 @@ from typing import Any
 
 import pytest
 
-from kafkalite.config import BrokerConfig
-from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log.cleaner import compact
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import ABORTED_ENTRY, AbortedTxn
-from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.transaction_index import TransactionIndex, save_from, shorten
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import end_transaction_marker
-from tests.support.log_host import fatal, hosted
+from tests.support.log_host import manager_on
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
-from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
+from tests.support.memory_disk import MemoryDisk, MemoryFile
 
 FIRST = f"{PATH}/{0:020d}"
 
@@ -92,23 +89,14 @@ async def test_a_segment_that_rolls_where_the_last_flush_ended(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_clean_stop_and_then_a_loss_of_power(seed: int) -> None:
     disk = MemoryDisk()
-
-    def manager() -> LogManager:
-        return hosted(
-            LogManager(BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal)),
-            on_dir_failed=lambda *_: None,
-        )
-
-    first = manager()
-    await first.opening.start("c", 1, {})
+    first = await manager_on(disk, "/d")
     log = first.placing.create(TP, TOPIC_ID, config())
     abort(log)
     await log.flush()
     abort(log, sequence=1)
     await first.close(clean=True)
     disk.power_loss(random.Random(seed))
-    second = manager()
-    await second.opening.start("c", 1, {})
+    second = await manager_on(disk, "/d")
     again = second.get(TP)
     assert again is not None and again.clean_start
     assert aborted(again) == [(7, 0, 1), (7, 2, 3)]
