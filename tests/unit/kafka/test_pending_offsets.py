@@ -73,6 +73,16 @@ async def _transactional_commit(client: FrameClient, producer: Producer, offset:
     return int(answer.topics[0].partitions[0].error_code)
 
 
+async def _begun(client: FrameClient) -> Producer:
+    """A transaction that is to commit offsets of the group g."""
+    await coordinator(client, "g")
+    producer = Producer(client)
+    await producer.start()
+    while (await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)).error_code:
+        await asyncio.sleep(0)
+    return producer
+
+
 UNSTABLE = (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
 
 
@@ -81,11 +91,7 @@ async def test_a_transactional_commit_is_seen_as_pending_from_its_append(broker:
     """Another instance that reads the older offset meanwhile would process the same records, and both would commit."""
     await broker.create("t")
     client, other = await broker.client(), await broker.client()
-    await coordinator(client, "g")
-    producer = Producer(client)
-    await producer.start()
-    while (await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)).error_code:
-        await asyncio.sleep(0)
+    producer = await _begun(client)
     with slow_followers(broker) as held:
         committing = asyncio.create_task(_transactional_commit(client, producer, 12))
         await held.some()
@@ -270,11 +276,7 @@ async def test_an_offset_in_an_open_transaction_goes_with_its_topic_or_group(mak
     broker = await make_broker(offsets_topic_num_partitions=1)
     await broker.create("t")
     client = await broker.client()
-    await coordinator(client, "g")
-    producer = Producer(client)
-    await producer.start()
-    while (await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)).error_code:
-        await asyncio.sleep(0)
+    producer = await _begun(client)
     assert await _transactional_commit(client, producer, 7) == 0
     removing = broker.side.groups.removal
     await (removing.topics_deleted(["t"]) if what == "topic" else removing.delete_group("g"))
@@ -399,11 +401,7 @@ async def test_a_marker_that_comes_at_the_end_of_loading_ends_its_transaction(
     """With one replica in sync it is acknowledged at once. Stable readers would wait for its transaction for ever."""
     await broker.create("t")
     client = await broker.client()
-    await coordinator(client, "g")
-    producer = Producer(client)
-    await producer.start()
-    while (await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)).error_code:
-        await asyncio.sleep(0)
+    producer = await _begun(client)
     assert await _transactional_commit(client, producer, 12) == 0
     groups, partitions = broker.side.groups, broker.services.partitions
     index = groups.log.state_for("g").index
