@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, Load, create_topic, eye, wait_until
-from tests.support.commands import Outcome, kafkalite
+from tests.support.commands import Outcome, admin, kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -151,15 +152,45 @@ def test_a_second_order(cluster: ProcessCluster, tmp_path: Path) -> None:
     records = b"".join(b"%01000d\n" % number for number in range(300))
     assert kafkalite("produce", "u", bootstrap=cluster.bootstrap, stdin=records).code == 0
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "u", "partition": 0, "replicas": [1, 3]}]}))
-    first = kafkalite("admin", "reassign", "execute", str(plan), "--throttle", "500", bootstrap=cluster.bootstrap)
-    assert first.code == 0, first
+    run = partial(admin, cluster.bootstrap)
+    run("reassign", "execute", str(plan), "--throttle", "500")
     wait_until(lambda: under_way(cluster), "the first order's step")
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "u", "partition": 0, "replicas": [2, 3]}]}))
     line = refused(cluster, "reassign", "execute", str(plan), "--max-replicas", "1")
     assert "u-0 is being reassigned already; nothing was changed (REASSIGNMENT_IN_PROGRESS)" in line
-    assert [each["target"] for each in under_way(cluster)] == [[1, 3]]
+    [step] = under_way(cluster)
+    assert (step["target"], step["throttle"]) == ([1, 3], 500)
+    status = run("reassign", "status")
+    assert (status["partitions"], status["under_way"], status["done"]) == (1, 1, False)
+    assert status["bytes_done"] < status["bytes_total"]
+    assert run("reassign", "cancel")["cancelled"] == 1
+    assert run("reassign", "status", "--watch")["done"]
+    planned = run("reassign", "plan", "--drain-broker", "2", "--topic", "u", "-o", str(plan))
+    assert planned["replicas_to_copy"] == 1 and planned["bytes_to_copy"] > 0
+    assert run("reassign", "execute", str(plan), "--watch")["done"]
+    leader, follower = run("describe", "u")["topics"][0]["partitions"][0]["replicas"]
+    swapped = {"topic": "u", "partition": 0, "replicas": [follower, leader]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [swapped]}))
+    assert run("reassign", "execute", str(plan), "--watch")["done"]
+    elected = run("elect", "--preferred", "u-0", "t-1")
+    assert [each["result"] for each in elected["elections"]] == ["elected", "ELECTION_NOT_NEEDED"]
+    assert run("describe", "u")["topics"][0]["partitions"][0]["leader"] == follower
+    assert run("elect", "--unclean", "--all")["elections"] == []
+    assert run("elect", "--preferred", "no-0", code=2)["failed"] == 1
+
+
+def test_partitions_are_added_and_removed(cluster: ProcessCluster) -> None:
+    run = partial(admin, cluster.bootstrap)
+    run("create-topic", "v", "--assignment", "0=1,2;1=2,3")
+    assert run("add-partitions", "v", "--count", "2")["partitions"] == 4
+    assert run("add-partitions", "v", "--assignment", "3,1")["partitions"] == 5
+    assert [p["replicas"] for p in run("describe", "v")["topics"][0]["partitions"]][4] == [3, 1]
+    assert run("remove-partitions", "v", "--count", "2", "--yes") == {"topic": "v", "removed": [3, 4], "done": True}
+    draining = run("remove-partitions", "v", "--count", "1", "--drain")
+    assert draining["removed"] == [2] and not draining["done"]
+    wait_until(lambda: len(run("describe", "v")["topics"][0]["partitions"]) == 2, "partition 2 is removed")
 
 
 def under_way(cluster: ProcessCluster) -> Any:
     """The current batch."""
-    return kafkalite("admin", "reassign", "list", "--json", bootstrap=cluster.bootstrap).json["current_batch"]
+    return admin(cluster.bootstrap, "reassign", "list")["current_batch"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -157,89 +156,3 @@ async def wait_until_gone(directory: Path) -> None:
     async with asyncio.timeout(150):
         while await asyncio.to_thread(left):
             await asyncio.sleep(0.2)
-
-
-async def test_every_verb(tmp_path: Path) -> None:
-    settings = {
-        "zookeeper.session.timeout.ms": 3_000,
-        "replica.lag.time.max.ms": 4_000,
-        "http.port": -1,
-        "stray.delete.delay.ms": 1_000,
-    }
-    with ProcessCluster(tmp_path, nodes=4, settings=settings) as cluster:
-        run = partial(asyncio.to_thread, admin, cluster.bootstrap)
-
-        await run("create-topic", "chaos", "--assignment", "0=1,2;1=2,3", "--set", "segment.bytes=1048576")
-        assert (await run("add-partitions", "chaos", "--count", "2"))["partitions"] == 4
-        assert (await run("add-partitions", "chaos", "--assignment", "3,4"))["partitions"] == 5
-        assert "error" in await run("add-partitions", "chaos", "--assignment", "3,9", code=2)
-        described = await run("describe", "chaos")
-        assert [p["replicas"] for p in described["topics"][0]["partitions"]][4] == [3, 4]
-        removed = await run("remove-partitions", "chaos", "--count", "2", "--yes")
-        assert removed == {"topic": "chaos", "removed": [3, 4], "done": True}
-        assert "error" in await run("remove-partitions", "chaos", "--count", "3", "--yes", code=2)
-        draining = await run("remove-partitions", "chaos", "--count", "1", "--drain")
-        assert draining["removed"] == [2] and not draining["done"]
-        async with asyncio.timeout(150):
-            while len((await run("describe", "chaos"))["topics"][0]["partitions"]) != 2:
-                await asyncio.sleep(0.1)
-
-        # config
-        await run("config", "set", "--topic", "chaos", "retention.ms=5000000")
-        assert (await run("config", "get", "--topic", "chaos"))["settings"]["retention.ms"] == "5000000"
-        assert (await run("config", "get", "--topic", "chaos", "min.insync.replicas"))["settings"] == {
-            "min.insync.replicas": "1"
-        }
-        assert "error" in await run("config", "set", "--topic", "chaos", "no.such=1", code=2)
-        assert "error" in await run("config", "set", "--cluster", "reassignment.parallel.replica.count=0", code=2)
-        await run("config", "delete", "--topic", "chaos", "retention.ms")
-        assert "retention.ms" not in (await run("config", "get", "--topic", "chaos"))["settings"]
-
-        # a throttled move, its progress, its cancellation, and again without a throttle
-        tally = Tally()
-        enough = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(produce(cluster, tally, enough, rate=3_000))
-            tasks.create_task(acked(tally, 3_000, enough))
-        plan = tmp_path / "plan.json"
-        made = await run("reassign", "plan", "--drain-broker", "2", "-o", str(plan))
-        assert made["replicas_to_copy"] == 2 and made["bytes_to_copy"] > 0
-        await run("reassign", "execute", str(plan), "--throttle", "500")
-        status = await run("reassign", "status")
-        assert status["partitions"] == 2 and status["under_way"] == 2 and not status["done"]
-        assert status["bytes_done"] < status["bytes_total"]
-        listed = await run("reassign", "list")
-        assert [each["throttle"] for each in listed["current_batch"]] == [500, 500]
-        assert (await run("reassign", "cancel"))["cancelled"] == 2
-        last = await run("reassign", "status", "--watch")
-        assert last["done"]
-        replicas = [p["replicas"] for p in (await run("describe", "chaos"))["topics"][0]["partitions"]]
-        assert replicas == [[1, 2], [2, 3]]
-        last = await run("reassign", "execute", str(plan), "--watch")
-        assert last["done"]
-        partitions = (await run("describe", "chaos"))["topics"][0]["partitions"]
-        assert all(2 not in p["replicas"] for p in partitions)
-        assert all(p["throttle"] == 0 for p in (await run("reassign", "list"))["reassignments"])
-        assert (await census(cluster, tally)).clean
-
-        for bad in (
-            {"topic": "chaos", "partition": 9, "replicas": [1]},
-            {"topic": "chaos", "partition": 0, "replicas": [1, 99]},
-            {"topic": "chaos", "partition": 0, "replicas": [1, 1]},
-            {"topic": "chaos", "partition": 0, "replicas": [1]},
-        ):
-            plan.write_text(json.dumps({"version": 1, "partitions": [bad]}))
-            assert "error" in await run("reassign", "execute", str(plan), code=2)
-
-        # elections
-        leader, follower = partitions[0]["replicas"][:2]
-        target = [follower, leader]
-        plan.write_text(
-            json.dumps({"version": 1, "partitions": [{"topic": "chaos", "partition": 0, "replicas": target}]})
-        )
-        assert (await run("reassign", "execute", str(plan), "--watch"))["done"]
-        elected = await run("elect", "--preferred", "chaos-0", "chaos-1")
-        assert [each["result"] for each in elected["elections"]] == ["elected", "ELECTION_NOT_NEEDED"]
-        assert (await run("describe", "chaos"))["topics"][0]["partitions"][0]["leader"] == follower
-        assert (await run("elect", "--unclean", "--all"))["elections"] == []
-        assert (await run("elect", "--preferred", "no-0", code=2))["failed"] == 1
