@@ -225,7 +225,11 @@ class Invocation:
     def connect(self) -> AsyncClient:
         """The client for the command. If no broker answers, it says so before the time is over. Call it in the loop."""
         client = AsyncClient.connect(
-            self.bootstrap, client_id="kafkalite-cli", request_timeout_s=self.timeout_s, security=client_security()
+            self.bootstrap,
+            client_id="kafkalite-cli",
+            timeout_s=self.timeout_s,
+            request_timeout_s=self.timeout_s,
+            security=client_security(),
         )
         if self.timeout_s > _WAITS_AFTER_S:
             asyncio.get_running_loop().call_later(_WAITS_AFTER_S, _note_waiting, client, self.timeout_s)

@@ -98,9 +98,9 @@ def top(
         run_async(_until_sigterm(_live(cli, request, limit, interval)))
 
 
-async def read_status(client: AsyncClient, request: StatusRequest, timeout_s: float) -> StatusResponse:
+async def read_status(client: AsyncClient, request: StatusRequest) -> StatusResponse:
     """Ask any node. Raises ApiError, RpcError."""
-    answer = await client.request(request, StatusResponse, timeout_s=timeout_s)
+    answer = await client.request(request, StatusResponse)
     if answer.error:
         code = error_code(answer.error)
         raise api_error(code, answer.message or code.name)
@@ -109,7 +109,7 @@ async def read_status(client: AsyncClient, request: StatusRequest, timeout_s: fl
 
 async def _once(cli: Invocation, request: StatusRequest) -> None:
     async with cli.connect() as client:
-        answer = await read_status(client, request, cli.timeout_s)
+        answer = await read_status(client, request)
     if cli.out.as_json:
         cli.out.value(status_value(answer), "")
         return
@@ -299,7 +299,7 @@ async def _live(cli: Invocation, request: StatusRequest, limit: int | None, inte
                 rows = limit if limit is not None else max(_MIN_ROWS, console.height - _used(answer))
                 request = dataclasses.replace(request, limit=max(rows, 1))
                 try:
-                    answer, error = await read_status(client, request, cli.timeout_s), ""
+                    answer, error = await read_status(client, request), ""
                 except KafkaliteError as failure:
                     if answer is None:
                         raise

@@ -39,8 +39,8 @@ M = TypeVar("M", bound=Message)
 class AsyncClient(ClusterRequests):
     """A client of the cluster; `async with AsyncClient.connect([...]) as client`.
 
-    Connects when it first has to. Every method takes its deadline in seconds and, until then, follows leaders,
-    passes over dead nodes and asks again.
+    Connects when it first has to. Every method takes its deadline in seconds (most of them None: the client's
+    `timeout_s`) and, until then, follows leaders, passes over dead nodes and asks again.
     """
 
     @classmethod
@@ -52,6 +52,7 @@ class AsyncClient(ClusterRequests):
         clock: Clock | None = None,
         rng: random.Random | None = None,
         client_id: str = "kafkalite",
+        timeout_s: float = 30.0,
         request_timeout_s: float = 30.0,
         security: ClientSecurity | None = None,
     ) -> AsyncClient:
@@ -66,6 +67,7 @@ class AsyncClient(ClusterRequests):
             clock=clock or RealClock(),
             rng=rng or random.Random(),
             client_id=client_id,
+            timeout_s=timeout_s,
             request_timeout_s=request_timeout_s,
             dialling=None if security is None else security.open(),
         )
@@ -73,20 +75,20 @@ class AsyncClient(ClusterRequests):
     # --- partitions --------------------------------------------------------------------------
 
     async def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float = 30.0
+        self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float | None = None
     ) -> dict[TopicPartition, ListedOffset]:
         """Offsets for timestamps (LATEST_TIMESTAMP, ...), from the leaders. Raises ApiError, RpcError."""
-        return await self.run(self.routing.list_offsets(wanted, isolation, timeout_s))
+        return await self.run(self.routing.list_offsets(wanted, isolation, self.patience_s(timeout_s)))
 
     async def beginning_offsets(
-        self, keys: Iterable[TopicPartition], *, timeout_s: float = 30.0
+        self, keys: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset of the first record that there still is. Raises ApiError, RpcError."""
         found = await self.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
         return {key: int(each.offset) for key, each in found.items()}
 
     async def end_offsets(
-        self, keys: Iterable[TopicPartition], *, isolation: int = 0, timeout_s: float = 30.0
+        self, keys: Iterable[TopicPartition], *, isolation: int = 0, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset after the last committed record; isolation 1: before the first open transaction. Raises ApiError, RpcError."""
         stamps = dict.fromkeys(keys, LATEST_TIMESTAMP)
@@ -101,7 +103,7 @@ class AsyncClient(ClusterRequests):
         *,
         max_wait_ms: int = 500,
         isolation: int = 0,
-        timeout_s: float = 30.0,
+        timeout_s: float | None = None,
     ) -> tuple[FetchedPartition, memoryview]:
         """Committed record batches from `offset` on, from the leader; the first batch may begin below it.
 
@@ -109,7 +111,9 @@ class AsyncClient(ClusterRequests):
             ApiError: OFFSET_OUT_OF_RANGE and others that asking again does not change.
             RpcError: the leader could not be reached in time.
         """
-        return await self.run(self.routing.fetch_raw(key, offset, max_bytes, max_wait_ms, isolation, timeout_s))
+        return await self.run(
+            self.routing.fetch_raw(key, offset, max_bytes, max_wait_ms, isolation, self.patience_s(timeout_s))
+        )
 
     async def init_producer_id(
         self,
@@ -125,29 +129,31 @@ class AsyncClient(ClusterRequests):
     # --- admin -------------------------------------------------------------------------------
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, timeout_s: float = 30.0, validate_only: bool = False
+        self, topics: Sequence[NewTopic], *, timeout_s: float | None = None, validate_only: bool = False
     ) -> tuple[TopicResult, ...]:
         """Create topics; one result each. After a try whose outcome was lost, "exists already" is success."""
-        return await self.run(self.routing.create_topics(topics, timeout_s, validate_only=validate_only))
+        return await self.run(
+            self.routing.create_topics(topics, self.patience_s(timeout_s), validate_only=validate_only)
+        )
 
     async def delete_topics(
-        self, topics: Sequence[str], *, timeout_s: float = 30.0, vanished: bool = False
+        self, topics: Sequence[str], *, timeout_s: float | None = None, vanished: bool = False
     ) -> tuple[TopicResult, ...]:
         """Delete topics; one result each. `vanished`: also replicas that brokers keep of topics that have vanished."""
-        return await self.run(self.routing.delete_topics(topics, timeout_s, vanished=vanished))
+        return await self.run(self.routing.delete_topics(topics, self.patience_s(timeout_s), vanished=vanished))
 
-    async def describe_topics(self, topics: Iterable[str] | None = None, *, timeout_s: float = 30.0) -> Metadata:
+    async def describe_topics(self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None) -> Metadata:
         """As `metadata`, and with what Kafka returns elsewhere: eligible leader replicas, and those that are being added.
 
         If a broker does not report them, they are empty. Raises ApiError, RpcError.
         """
-        return await self.run(self.routing.describe_topics(topics, timeout_s))
+        return await self.run(self.routing.describe_topics(topics, self.patience_s(timeout_s)))
 
-    async def request(self, request: Message, answer: type[M], *, timeout_s: float = 30.0) -> M:
+    async def request(self, request: Message, answer: type[M], *, timeout_s: float | None = None) -> M:
         """Send a request that does no harm twice to any node, and return its answer, which may be a refusal."""
         return of_kind(await self.call_controller(request, timeout_s=timeout_s), answer)
 
-    async def describe_cluster(self, *, timeout_s: float = 30.0) -> DescribeClusterResponse:
+    async def describe_cluster(self, *, timeout_s: float | None = None) -> DescribeClusterResponse:
         """Brokers and controller, as one node sees them."""
         return of_kind(await self.call_any(DescribeClusterRequest(), timeout_s=timeout_s), DescribeClusterResponse)
 

@@ -49,6 +49,7 @@ class ClusterRequests:
         clock: Clock,
         rng: random.Random,
         client_id: str = "kafkalite",
+        timeout_s: float = 30.0,
         request_timeout_s: float = 30.0,
         metadata_max_age_s: float = 300.0,
         dialling: Dialling | None = None,
@@ -58,6 +59,8 @@ class ClusterRequests:
         self.clock = clock
         self.random = rng
         self.client_id = client_id
+        #: The deadline of a call that has none of its own; `request_timeout_s`: of one attempt.
+        self.timeout_s = timeout_s
         self.request_timeout_s = request_timeout_s
         self.backoff = Backoff(rng)
         #: Set if a task of the client failed with a bug: all waiting callers get the error.
@@ -138,11 +141,17 @@ class ClusterRequests:
                     return RpcTimeout(f"no metadata within {timeout_s:g} s: {why}")
         return None
 
-    async def call_node(self, node: BrokerId | Endpoint, request: Request, *, timeout_s: float) -> Any:
+    def patience_s(self, timeout_s: float | None) -> float:
+        """How long a call that was given `timeout_s` may take."""
+        return self.timeout_s if timeout_s is None else timeout_s
+
+    async def call_node(self, node: BrokerId | Endpoint, request: Request, *, timeout_s: float | None = None) -> Any:
         """Ask one broker, once. Raises RpcError, ApiError."""
         if isinstance(node, Endpoint):
-            return await self._call(await self.connections.at(node), request, timeout_s)
-        return await self._call(await self.connections.to(node), request, timeout_s)
+            connection = await self.connections.at(node)
+        else:
+            connection = await self.connections.to(node)
+        return await self._call(connection, request, self.patience_s(timeout_s))
 
     async def _call(self, connection: Connection, request: Request, timeout_s: float) -> Any:
         try:
@@ -220,19 +229,24 @@ class ClusterRequests:
         request: Request,
         error_of: Callable[[Any], tuple[int, str]],
         *,
-        timeout_s: float,
+        timeout_s: float | None = None,
         done: ErrorCode | None = None,
     ) -> tuple[BrokerId, Any]:
         """(coordinator, its response, without an error); see Router.to_coordinator. Raises RpcError, ApiError."""
-        return await self.run(self.routing.to_coordinator(kind, key, request, error_of, timeout_s, done))
+        flow = self.routing.to_coordinator(kind, key, request, error_of, self.patience_s(timeout_s), done)
+        return await self.run(flow)
 
     async def call_controller(
-        self, request: Request, codes_of: Callable[[Any], Collection[int]] = lambda _: (), *, timeout_s: float
+        self,
+        request: Request,
+        codes_of: Callable[[Any], Collection[int]] = lambda _: (),
+        *,
+        timeout_s: float | None = None,
     ) -> Any:
         """The response to a request that does no harm twice; see Router.to_controller. Raises RpcError, ApiError."""
-        return (await self.run(self.routing.to_controller(request, timeout_s, codes_of)))[0]
+        return (await self.run(self.routing.to_controller(request, self.patience_s(timeout_s), codes_of)))[0]
 
-    async def call_any(self, request: Request, *, timeout_s: float) -> Any:
+    async def call_any(self, request: Request, *, timeout_s: float | None = None) -> Any:
         """Ask any node; each that is late lets the next be asked as well, and the first answer counts. For requests
         that do no harm twice.
 
@@ -240,7 +254,7 @@ class ClusterRequests:
             ApiError: a refusal that another node or a later time would not change.
             RpcError: nobody answered in time.
         """
-        deadline = self.now() + timeout_s
+        deadline = self.now() + self.patience_s(timeout_s)
         attempts = 0
         while True:
             outcome = await self._ask_overlapping(request, deadline)
@@ -299,9 +313,9 @@ class ClusterRequests:
 
     # --- metadata ----------------------------------------------------------------------------
 
-    async def metadata(self, topics: Iterable[str] | None = None, *, timeout_s: float = 30.0) -> Metadata:
+    async def metadata(self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None) -> Metadata:
         """Ask for topics (None: all) and remember the answer. Raises ApiError, RpcError."""
-        found = await self.run(self.routing.metadata(topics, timeout_s))
+        found = await self.run(self.routing.metadata(topics, self.patience_s(timeout_s)))
         self._updated.set()
         self._updated = asyncio.Event()
         return found

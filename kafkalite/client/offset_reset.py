@@ -21,7 +21,7 @@ class Reset:
 
 
 async def ends_of(
-    client: AsyncClient, keys: Iterable[TopicPartition], timestamp: int, timeout_s: float
+    client: AsyncClient, keys: Iterable[TopicPartition], timestamp: int, timeout_s: float | None = None
 ) -> dict[TopicPartition, int]:
     """Offsets for a timestamp; a partition that does not exist any more is left out. Raises ApiError, RpcError."""
     wanted = list(keys)
@@ -40,7 +40,7 @@ async def new_offsets(
     keys: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, int],
     reset: Reset,
-    timeout_s: float,
+    timeout_s: float | None = None,
 ) -> dict[TopicPartition, int]:
     """The offset of each partition that exists, kept within its log. Raises ApiError, RpcError."""
     wanted = list(keys)

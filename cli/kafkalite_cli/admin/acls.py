@@ -116,7 +116,7 @@ async def list_acls(cli: Invocation, resources: list[Resource], pattern: str, pr
     found: set[Binding] = set()
     async with cli.connect() as client:
         for each in filters or [Filter(principal=principal)]:
-            found.update(await describe_acls(client, each, timeout_s=cli.timeout_s))
+            found.update(await describe_acls(client, each))
     _print(sorted(found), cli.out, "acls")
 
 
@@ -245,7 +245,7 @@ async def add(cli: Invocation, resources: list[Resource], entries: EntryOptions)
     found = entries.bindings(resources)
 
     async with cli.connect() as client:
-        await create_acls(client, found, timeout_s=cli.timeout_s)
+        await create_acls(client, found)
     _print(found, cli.out, "added")
 
 
@@ -277,7 +277,7 @@ async def remove(cli: Invocation, resources: list[Resource], entries: EntryOptio
         filters = tuple(each.exactly() for each in entries.bindings(resources))
 
     async with cli.connect() as client:
-        removed = await delete_acls(client, filters, timeout_s=cli.timeout_s)
+        removed = await delete_acls(client, filters)
     _print(removed, cli.out, "removed")
     if not removed:
         click.echo("kafkalite: no entry matches: nothing was removed", err=True)

@@ -54,7 +54,7 @@ async def status(cli: Invocation) -> None:
       kafkalite admin balance status
     """
     async with cli.connect() as client:
-        answer = await balance_of(client, cli.timeout_s, refresh=True)
+        answer = await balance_of(client, refresh=True)
     out = cli.out
     if out.as_json:
         value = dataclasses.asdict(answer)
@@ -87,7 +87,7 @@ async def plan(cli: Invocation, moves: int) -> None:
       kafkalite admin balance plan
     """
     async with cli.connect() as client:
-        answer = await balance_of(client, cli.timeout_s, moves=moves, refresh=True)
+        answer = await balance_of(client, moves=moves, refresh=True)
     _show_plan(answer, cli.out)
 
 
@@ -155,17 +155,17 @@ def run(
 
     async def work() -> None:
         async with cli.connect() as client:
-            answer = await balance_of(client, cli.timeout_s, moves=moves, refresh=True)
+            answer = await balance_of(client, moves=moves, refresh=True)
             _show_plan(answer, out)
             if dry_run or not answer.moves:
                 return
             confirm(f"Move {number_of(len(answer.moves), 'partition')}?", yes=yes)
             limits = (0, max_partitions or answer.max_moves, 0)
             wanted = tuple(_wanted(each, throttle or answer.throttle) for each in answer.moves)
-            await request_moves(client, wanted, cli.timeout_s, limits=limits)
+            await request_moves(client, wanted, limits=limits)
             if not no_watch:
                 targets = {TopicPartition(each.topic, each.partition): each.target for each in answer.moves}
-                await watch(client, out, timeout_s=cli.timeout_s, wanted=targets)
+                await watch(client, out, wanted=targets)
 
     run_watch(work(), HOW_TO_RETURN)
 
@@ -203,7 +203,7 @@ async def why(cli: Invocation, partition: str | None) -> None:
             if event.what.startswith(_EVENTS)
         )
         if key is not None and not found:  # of a topic that is deleted, something may be remembered
-            await known_partitions(client, [key], cli.timeout_s)
+            await known_partitions(client, [key])
     out = cli.out
     if out.as_json:
         names = ("at_ms", "broker_id", "goal", "detail")

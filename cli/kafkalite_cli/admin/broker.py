@@ -47,11 +47,9 @@ def broker(bootstrap: str | None) -> None:
     """Cordon, drain and replace brokers."""
 
 
-async def balance_of(
-    client: AsyncClient, timeout_s: float, *, moves: int = 0, refresh: bool = False
-) -> DescribeBalanceResponse:
+async def balance_of(client: AsyncClient, *, moves: int = 0, refresh: bool = False) -> DescribeBalanceResponse:
     """The balance as the controller sees it."""
-    return await client.request(DescribeBalanceRequest(moves, refresh), DescribeBalanceResponse, timeout_s=timeout_s)
+    return await client.request(DescribeBalanceRequest(moves, refresh), DescribeBalanceResponse)
 
 
 def broker_rows(brokers: tuple[BrokerBalance, ...]) -> list[tuple[object, ...]]:
@@ -101,7 +99,7 @@ async def list_(cli: Invocation) -> None:
       kafkalite admin broker list
     """
     async with cli.connect() as client:
-        answer = await balance_of(client, cli.timeout_s, refresh=True)
+        answer = await balance_of(client, refresh=True)
     out = cli.out
     if out.as_json:
         out.value({"brokers": [dataclasses.asdict(each) for each in answer.brokers]}, "")
@@ -144,24 +142,24 @@ async def uncordon(cli: Invocation, brokers: tuple[int, ...]) -> None:
 async def _set_states(cli: Invocation, brokers: tuple[int, ...], state: str) -> None:
     async with cli.connect() as client:
         for each in brokers:
-            await refuse_unknown_broker(client, each, cli.timeout_s)
+            await refuse_unknown_broker(client, each)
         for each in dict.fromkeys(brokers):
-            await set_state(client, BrokerId(each), state, cli.timeout_s)
+            await set_state(client, BrokerId(each), state)
             cli.out.value({"broker_id": each, "state": state}, f"broker {each} is {state}")
 
 
-async def set_state(client: AsyncClient, broker_id: BrokerId, state: str, timeout_s: float) -> None:
+async def set_state(client: AsyncClient, broker_id: BrokerId, state: str) -> None:
     """Write broker.state. Raises ApiError: the cluster refuses."""
     resource = ConfigResource.broker(broker_id)
     if state == ACTIVE:
-        await alter_configs(client, resource, {}, [BROKER_STATE], timeout_s=timeout_s)
+        await alter_configs(client, resource, {}, [BROKER_STATE])
     else:
-        await alter_configs(client, resource, {BROKER_STATE: state}, timeout_s=timeout_s)
+        await alter_configs(client, resource, {BROKER_STATE: state})
 
 
-async def read_state(client: AsyncClient, broker_id: BrokerId, timeout_s: float) -> str:
+async def read_state(client: AsyncClient, broker_id: BrokerId) -> str:
     """The state as ZooKeeper has it."""
-    return state_of((await describe_configs(client, ConfigResource.broker(broker_id), timeout_s=timeout_s)).own)
+    return state_of((await describe_configs(client, ConfigResource.broker(broker_id))).own)
 
 
 # --- decommission --------------------------------------------------------------------------------
@@ -221,13 +219,13 @@ def decommission(cli: Invocation, broker_id: int, *, cancel: bool, no_watch: boo
 
     async def work() -> None:
         async with cli.connect() as client:
-            await refuse_unknown_broker(client, target, cli.timeout_s)
-            await set_state(client, target, DRAINING, cli.timeout_s)
+            await refuse_unknown_broker(client, target)
+            await set_state(client, target, DRAINING)
             if no_watch:
                 text = f"broker {target} is being drained; `kafkalite admin broker decommission {target}` shows the progress"
                 out.value({"broker_id": target, "state": DRAINING}, text)
                 return
-            await _watch_drain(client, target, cli.timeout_s, out)
+            await _watch_drain(client, target, out)
 
     run_watch(
         work(),
@@ -235,19 +233,19 @@ def decommission(cli: Invocation, broker_id: int, *, cancel: bool, no_watch: boo
     )
 
 
-async def _watch_drain(client: AsyncClient, target: BrokerId, timeout_s: float, out: Output) -> None:
+async def _watch_drain(client: AsyncClient, target: BrokerId, out: Output) -> None:
     """Until the broker holds nothing. Raises ApiError if somebody ends the drain."""
     last, shown = "", ""
     while True:
-        left = await _what_is_left(client, target, timeout_s)
+        left = await _what_is_left(client, target)
         if left.is_empty:
             break
         if left.text() != last:
             last = left.text()
             out.value({"broker_id": target, **dataclasses.asdict(left), "done": False}, f"broker {target}: {last}")
-        if await read_state(client, target, timeout_s) != DRAINING:
+        if await read_state(client, target) != DRAINING:
             raise api_error(ErrorCode.INVALID_REQUEST, f"broker {target} is not being drained any more")
-        stuck = (await balance_of(client, timeout_s)).stuck
+        stuck = (await balance_of(client)).stuck
         reason = f"{stuck[0].topic}-{stuck[0].partition}: {stuck[0].reason}" if stuck else ""
         if reason and reason != shown:
             click.echo(f"kafkalite: waits: {reason}", err=True)
@@ -258,8 +256,8 @@ async def _watch_drain(client: AsyncClient, target: BrokerId, timeout_s: float, 
     )
 
 
-async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float) -> _Left:
-    metadata = await client.metadata(timeout_s=timeout_s)
+async def _what_is_left(client: AsyncClient, target: BrokerId) -> _Left:
+    metadata = await client.metadata()
     mine = [
         TopicPartition(topic.topic, entry.partition)
         for topic in metadata.topics
@@ -267,16 +265,14 @@ async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float)
         if target in entry.replicas
     ]
     moving = [
-        each
-        for each in await moves_in_progress(client, timeout_s)
-        if target in (*each.origin, *each.replicas, *each.dropping)
+        each for each in await moves_in_progress(client) if target in (*each.origin, *each.replicas, *each.dropping)
     ]
     # Files on a broker that is not alive are removed when it returns; nothing waits for that.
     is_alive = target in client.view.brokers
     under_way = [each for each in moving if is_alive or target in (*each.replicas, *each.target)]
     hosted, size = -1, 0
     if is_alive:
-        answer = (await client.describe_replicas(timeout_s=min(timeout_s, 5.0))).get(target)
+        answer = (await client.describe_replicas(timeout_s=min(client.timeout_s, 5.0))).get(target)
         if answer is not None and not isinstance(answer, KafkaliteError):
             hosted, size = len(answer.replicas), sum(each.size_bytes for each in answer.replicas)
     absent = {each for move in under_way for each in move.target} - set(client.view.brokers) - {target}
@@ -286,33 +282,33 @@ async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float)
 async def _cancel(cli: Invocation, target: BrokerId) -> None:
     """May be repeated: the broker stays cordoned until all moves are called off."""
     async with cli.connect() as client:
-        await refuse_unknown_broker(client, target, cli.timeout_s)
-        if await read_state(client, target, cli.timeout_s) not in (DRAINING, CORDONED):
-            going = len(await _leaving(client, target, cli.timeout_s))
+        await refuse_unknown_broker(client, target)
+        if await read_state(client, target) not in (DRAINING, CORDONED):
+            going = len(await _leaving(client, target))
             hint = f"; moves away from it: {going} (`kafkalite admin reassign cancel` ends them)" if going else ""
             raise api_error(ErrorCode.INVALID_REQUEST, f"broker {target} is not being drained{hint}")
-        await set_state(client, target, CORDONED, cli.timeout_s)
+        await set_state(client, target, CORDONED)
         called_off: set[TopicPartition] = set()
         deadline = client.now() + min(cli.timeout_s, _CANCEL_S)
         quiet = 0
         # A controller that has not heard of it yet may begin another move.
         while quiet < 2 and client.now() < deadline:
-            leaving = await _leaving(client, target, cli.timeout_s)
+            leaving = await _leaving(client, target)
             quiet = 0 if leaving else quiet + 1
             if leaving:
-                called_off |= await cancel_moves(client, leaving, cli.timeout_s, is_atomic=False)
+                called_off |= await cancel_moves(client, leaving, is_atomic=False)
             await asyncio.sleep(_WATCH_S)
-        await set_state(client, target, ACTIVE, cli.timeout_s)
+        await set_state(client, target, ACTIVE)
         count = len(called_off)
         text = f"broker {target} is {ACTIVE}; {count} {'move was' if count == 1 else 'moves were'} called off"
         cli.out.value({"broker_id": target, "state": ACTIVE, "called_off": count}, text)
 
 
-async def _leaving(client: AsyncClient, target: BrokerId, timeout_s: float) -> list[TopicPartition]:
+async def _leaving(client: AsyncClient, target: BrokerId) -> list[TopicPartition]:
     """Partitions that are being moved away from the broker, and are still on it."""
     return [
         TopicPartition(each.topic, each.partition)
-        for each in await moves_in_progress(client, timeout_s)
+        for each in await moves_in_progress(client)
         if target in each.origin and target not in each.target and target in each.replicas
     ]
 
@@ -355,14 +351,14 @@ def replace(
 
     async def work() -> None:
         async with cli.connect() as client:
-            assignment, racks = await _assignment(client, cli.timeout_s)
+            assignment, racks = await _assignment(client)
             if gone in racks:
                 reason = f"broker {gone} is alive: `kafkalite admin broker decommission {gone}` moves its replicas away"
                 raise api_error(ErrorCode.INVALID_REQUEST, reason)
             if fresh not in racks:
-                await refuse_unknown_broker(client, fresh, cli.timeout_s)
+                await refuse_unknown_broker(client, fresh)
                 raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {fresh} is not alive")
-            moves = await moves_in_progress(client, cli.timeout_s)
+            moves = await moves_in_progress(client)
             begun = [each for each in moves if gone in each.origin and fresh in each.target]
             ends = {TopicPartition(each.topic, each.partition): each.target for each in moves}
             assignment = {partition: ends.get(partition, replicas) for partition, replicas in assignment.items()}
@@ -373,21 +369,19 @@ def replace(
                 return
             if not made.targets:
                 if not no_watch:
-                    await watch(client, out, timeout_s=cli.timeout_s, wanted=under_way)
+                    await watch(client, out, wanted=under_way)
                 return
             confirm(f"Move {number_of(len(made.targets), 'replica')} of broker {gone} to broker {fresh}?", yes=yes)
             wanted = tuple(WantedReassignment(*p, target, throttle or 0) for p, target in sorted(made.targets.items()))
-            await request_moves(client, wanted, cli.timeout_s, limits=(0, max_partitions or 0, 0))
+            await request_moves(client, wanted, limits=(0, max_partitions or 0, 0))
             if not no_watch:
-                await watch(client, out, timeout_s=cli.timeout_s, wanted={**under_way, **made.targets})
+                await watch(client, out, wanted={**under_way, **made.targets})
 
     run_watch(work(), HOW_TO_RETURN)
 
 
-async def _assignment(
-    client: AsyncClient, timeout_s: float
-) -> tuple[dict[TopicPartition, Replicas], dict[BrokerId, str | None]]:
-    answer = await client.metadata(timeout_s=timeout_s)
+async def _assignment(client: AsyncClient) -> tuple[dict[TopicPartition, Replicas], dict[BrokerId, str | None]]:
+    answer = await client.metadata()
     assignment = {
         TopicPartition(topic.topic, entry.partition): entry.replicas
         for topic in answer.topics

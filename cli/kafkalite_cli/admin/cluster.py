@@ -34,7 +34,7 @@ async def describe_cluster(cli: Invocation) -> None:
       kafkalite admin describe-cluster
     """
     async with cli.connect() as client:
-        answer = await client.describe_cluster(timeout_s=cli.timeout_s)
+        answer = await client.describe_cluster()
         if not cli.out.as_json:
             await note_zookeeper(client)
     out = cli.out
@@ -72,7 +72,7 @@ async def health(cli: Invocation) -> int:
     """
     async with cli.connect() as client:
         answers = await client.health(timeout_s=cli.timeout_s)
-        topics = (await client.metadata(timeout_s=cli.timeout_s)).topics
+        topics = (await client.metadata()).topics
         now_ms = client.clock.wall_ms()
     if not answers:
         raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker")

@@ -46,7 +46,7 @@ async def delete_records(
         raise click.UsageError("--before OFFSET needs --partition: each partition counts its own offsets")
 
     async with cli.connect() as client:
-        metadata = (await client.metadata([topic], timeout_s=cli.timeout_s)).topics[0]
+        metadata = (await client.metadata([topic])).topics[0]
         raise_for_topic(metadata)
         leaders = {
             TopicPartition(topic, each.partition): each.leader
@@ -56,9 +56,9 @@ async def delete_records(
         if not leaders:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
         keys = sorted(leaders)
-        begins = await client.beginning_offsets(keys, timeout_s=cli.timeout_s)
-        ends = await client.end_offsets(keys, timeout_s=cli.timeout_s)
-        found = await resolve(client, keys, where, cli.timeout_s)
+        begins = await client.beginning_offsets(keys)
+        ends = await client.end_offsets(keys)
+        found = await resolve(client, keys, where)
         target = {key: at if isinstance(at := found[key], int) else ends[key] for key in keys}
         count = {key: max(0, min(target[key], ends[key]) - begins[key]) for key in keys}
         wanted = {key: at for key, at in target.items() if count[key] or isinstance(where, int)}
@@ -67,7 +67,7 @@ async def delete_records(
             _report(cli.out, rows, {}, is_done=False)
             return 0
         confirm(f"Delete {number_of(sum(count.values()), 'record')} of {topic}?", yes=yes)
-        errors = await delete_before(client, wanted, leaders, cli.timeout_s)
+        errors = await delete_before(client, wanted, leaders)
         _report(cli.out, rows, errors, is_done=True)
         return 1 if errors else 0
 

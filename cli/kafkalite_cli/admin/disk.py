@@ -54,7 +54,7 @@ async def list_disks(cli: Invocation, broker: int | None) -> int:
     """
     out = cli.out
     async with cli.connect() as client:
-        answers = await disks_of(client, broker, cli.timeout_s)
+        answers = await disks_of(client, broker)
         now_ms = client.clock.wall_ms()
     disks = entries_of(answers, lambda answer: answer.disks)
     columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
@@ -92,7 +92,7 @@ async def bring_online(cli: Invocation, directory: str, broker: int) -> None:
       kafkalite admin disk online /disk2 --broker 3
     """
     async with cli.connect() as client:
-        answer = await answer_of(client, broker, DiskOnlineRequest(directory), DiskOnlineResponse, cli.timeout_s)
+        answer = await answer_of(client, broker, DiskOnlineRequest(directory), DiskOnlineResponse)
     refuse(answer.error, answer.message)
     reported = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
     cli.out.value(reported, f"broker {broker}: {directory} is online, with {number_of(answer.logs, 'partition')} in it")
@@ -119,20 +119,20 @@ async def move(
     key = parse_partition(partition)
     out = cli.out
     async with cli.connect() as client:
-        replicas = (await known_partitions(client, [key], cli.timeout_s))[key].replicas
+        replicas = (await known_partitions(client, [key]))[key].replicas
         if broker not in replicas:
-            await refuse_unknown_broker(client, broker, cli.timeout_s)
+            await refuse_unknown_broker(client, broker)
             reason = f"{key} has no replica on broker {broker}: its replicas are on {ids_text(replicas)}"
             raise api_error(ErrorCode.INVALID_REQUEST, reason)
         order = MoveReplicasRequest((RequestedDiskMove(*key, directory, throttle or 0),))
-        answer = await answer_of(client, broker, order, MoveReplicasResponse, cli.timeout_s)
+        answer = await answer_of(client, broker, order, MoveReplicasResponse)
         refuse(answer.results[0].error, answer.results[0].message)
-        found = await _move_of(client, BrokerId(broker), key, cli.timeout_s)
+        found = await _move_of(client, BrokerId(broker), key)
         while is_watched and found is not None and found.state in ("waiting", "copying"):
             if not out.as_json:
                 click.echo(_progress(found))
             await asyncio.sleep(_WATCH_S)
-            found = await _move_of(client, BrokerId(broker), key, cli.timeout_s)
+            found = await _move_of(client, BrokerId(broker), key)
     if found is None or found.target != directory:  # it was there already
         out.value({"partition": str(key), "state": "done"}, f"{key} is in {directory}")
         return 0
@@ -154,7 +154,7 @@ async def list_moves(cli: Invocation, broker: int | None) -> int:
     """
     out = cli.out
     async with cli.connect() as client:
-        answers = await disks_of(client, broker, cli.timeout_s)
+        answers = await disks_of(client, broker)
     moves = entries_of(answers, lambda answer: answer.moves)
     unreachable = report_unreachable(answers)
     if out.as_json:
@@ -172,9 +172,9 @@ async def list_moves(cli: Invocation, broker: int | None) -> int:
     return 1 if unreachable else 0
 
 
-async def _move_of(client: AsyncClient, broker: BrokerId, key: TopicPartition, timeout_s: float) -> DiskMove | None:
+async def _move_of(client: AsyncClient, broker: BrokerId, key: TopicPartition) -> DiskMove | None:
     """The partition's last move on the broker; None if there was none. Raises KafkaliteError."""
-    answer = await answer_of(client, broker, DescribeDisksRequest(), DescribeDisksResponse, timeout_s)
+    answer = await answer_of(client, broker, DescribeDisksRequest(), DescribeDisksResponse)
     mine = [each for each in answer.moves if (each.topic, each.partition) == key]
     under_way = [each for each in mine if each.state in ("waiting", "copying")]
     return under_way[0] if under_way else mine[-1] if mine else None

@@ -44,7 +44,7 @@ async def list_groups(cli: Invocation) -> None:
       kafkalite admin groups list
     """
     async with cli.connect() as client:
-        found = await Groups(client, timeout_s=cli.timeout_s).list()
+        found = await Groups(client).list()
     out = cli.out
     if out.as_json:
         out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]}, "")
@@ -67,9 +67,9 @@ async def describe(cli: Invocation, group: str) -> None:
       kafkalite admin groups describe billing --json | jq '[.offsets[].lag] | add'
     """
     async with cli.connect() as client:
-        node, reported = await _existing(Groups(client, timeout_s=cli.timeout_s), group)
+        node, reported = await _existing(Groups(client), group)
         keys = [TopicPartition(each.topic, each.partition) for each in reported.offsets]
-        ends = await ends_of(client, keys, LATEST_TIMESTAMP, cli.timeout_s)
+        ends = await ends_of(client, keys, LATEST_TIMESTAMP)
     owners: dict[tuple[str, int], list[str]] = {}
     for member in reported.members:
         for partition in member.partitions:
@@ -129,7 +129,7 @@ async def delete(cli: Invocation, names: tuple[str, ...], *, yes: bool) -> None:
     confirm(f"Delete {', '.join(names)} with all committed offsets?", yes=yes)
 
     async with cli.connect() as client:
-        admin = Groups(client, timeout_s=cli.timeout_s)
+        admin = Groups(client)
         for at, name in enumerate(names):
             try:
                 await admin.delete(name)
@@ -181,7 +181,7 @@ async def reset_offsets(
     reset = _reset(LATEST if to_latest else EARLIEST, moment, to_offset, shift_by)
 
     async with cli.connect() as client:
-        admin = Groups(client, timeout_s=cli.timeout_s)
+        admin = Groups(client)
         # A group may be given offsets of topics before it has any; without topics, where should they be?
         _, reported = await (admin.describe(group) if topics else _existing(admin, group))
         if execute and reported.members:
@@ -190,8 +190,8 @@ async def reset_offsets(
                 f"{group} has {number_of(len(reported.members), 'member')}: stop all of them first",
             )
         before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in reported.offsets}
-        keys = await _chosen(client, topics, before, cli.timeout_s)
-        after = await new_offsets(client, keys, before, reset, cli.timeout_s)
+        keys = await _chosen(client, topics, before)
+        after = await new_offsets(client, keys, before, reset)
         if execute:
             try:
                 await admin.commit(group, after)
@@ -236,12 +236,12 @@ def _reset(place: str, moment: str | None, to_offset: int | None, shift_by: int 
 
 
 async def _chosen(
-    client: AsyncClient, topics: tuple[str, ...], committed: dict[TopicPartition, int], timeout_s: float
+    client: AsyncClient, topics: tuple[str, ...], committed: dict[TopicPartition, int]
 ) -> list[TopicPartition]:
     """Raises ApiError: no such topic, no such partition."""
     if not topics:
         return sorted(committed)
-    counts = {topic.topic: len(topic.partitions) for topic in (await client.metadata(timeout_s=timeout_s)).topics}
+    counts = {topic.topic: len(topic.partitions) for topic in (await client.metadata()).topics}
     keys: list[TopicPartition] = []
     for text in topics:
         if text in counts:
@@ -274,9 +274,9 @@ async def get(cli: Invocation, group: str, partitions: tuple[str, ...]) -> None:
     wanted = [parse_partition(each) for each in partitions]
 
     async with cli.connect() as client:
-        _, reported = await _existing(Groups(client, timeout_s=cli.timeout_s), group)
+        _, reported = await _existing(Groups(client), group)
         committed = {TopicPartition(each.topic, each.partition) for each in reported.offsets}
-        await known_partitions(client, {*wanted} - committed, cli.timeout_s)
+        await known_partitions(client, {*wanted} - committed)
     rows = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
     out = cli.out
     if out.as_json:
@@ -310,8 +310,8 @@ async def set_(cli: Invocation, group: str, pairs: tuple[str, ...]) -> None:
             gone.append(parse_partition(name))
 
     async with cli.connect() as client:
-        await known_partitions(client, [*wanted, *gone], cli.timeout_s)
-        await Groups(client, timeout_s=cli.timeout_s).commit(group, wanted, deletions=gone)
+        await known_partitions(client, [*wanted, *gone])
+        await Groups(client).commit(group, wanted, deletions=gone)
     reported = {str(key): offset for key, offset in sorted(wanted.items())}
     text = ", ".join([f"{key} at {offset}" for key, offset in reported.items()] + [f"{key} forgotten" for key in gone])
     cli.out.value({"group": group, "set": reported, "forgotten": [str(key) for key in gone]}, text)

@@ -14,11 +14,9 @@ from kafkalite_cli.output import Output
 Counts = Mapping[TopicPartition, int]
 
 
-async def record_counts(
-    client: AsyncClient, topic: str, partitions: Collection[int] | None, timeout_s: float
-) -> Counts:
+async def record_counts(client: AsyncClient, topic: str, partitions: Collection[int] | None) -> Counts:
     """Of these partitions (None: all) of a topic. Raises ApiError if there is no such topic."""
-    metadata = (await client.metadata([topic], timeout_s=timeout_s)).topics[0]
+    metadata = (await client.metadata([topic])).topics[0]
     if error_code(metadata.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
     keys = {
@@ -27,8 +25,8 @@ async def record_counts(
         if partitions is None or each.partition in partitions
     }
     led = [key for key, leader in keys.items() if leader >= 0]
-    begins = await client.beginning_offsets(led, timeout_s=timeout_s)
-    ends = await client.end_offsets(led, timeout_s=timeout_s)
+    begins = await client.beginning_offsets(led)
+    ends = await client.end_offsets(led)
     return {key: ends[key] - begins[key] if key in ends else -1 for key in sorted(keys)}
 
 

@@ -60,15 +60,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-async def sample(client: AsyncClient, timeout_s: float) -> list[Part]:
+async def sample(client: AsyncClient) -> list[Part]:
     """What is under way now, measured on every node that answers."""
-    found = await moves_in_progress(client, timeout_s)
+    found = await moves_in_progress(client)
     if not found:
         return []
-    await client.metadata((), timeout_s=timeout_s)
+    await client.metadata(())
     topics = sorted({each.topic for each in found})
     held: dict[tuple[TopicPartition, BrokerId], int] = {}
-    for node, reported in (await client.describe_replicas(topics, timeout_s=min(timeout_s, 5.0))).items():
+    for node, reported in (await client.describe_replicas(topics, timeout_s=min(client.timeout_s, 5.0))).items():
         if not isinstance(reported, KafkaliteError):
             held |= {(TopicPartition(r.topic, r.partition), node): r.size_bytes for r in reported.replicas}
     return [part_of(each, held) for each in found]
@@ -79,13 +79,13 @@ def absent_of(client: AsyncClient, parts: Sequence[Part]) -> list[BrokerId]:
     return sorted({BrokerId(each) for part in parts for each in part.target} - client.view.brokers.keys())
 
 
-async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
+async def show(client: AsyncClient, out: Output) -> None:
     """Two samples, for a rate; then a table."""
     tracker = Tracker()
-    tracker.take(await sample(client, timeout_s), client.now())
+    tracker.take(await sample(client), client.now())
     if tracker.parts:
         await asyncio.sleep(SAMPLE_S)
-        tracker.take(await sample(client, timeout_s), client.now())
+        tracker.take(await sample(client), client.now())
     if out.as_json:
         parts = [
             {
@@ -122,7 +122,7 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
 
 
 async def watch(
-    client: AsyncClient, out: Output, *, timeout_s: float, wanted: Mapping[TopicPartition, Sequence[int]] | None = None
+    client: AsyncClient, out: Output, *, wanted: Mapping[TopicPartition, Sequence[int]] | None = None
 ) -> None:
     """Until nothing is under way any more.
 
@@ -134,19 +134,19 @@ async def watch(
     """
     tracker = Tracker()
     if sys.stdout.isatty() and not out.as_json:
-        await _watch_live(client, tracker, timeout_s)
+        await _watch_live(client, tracker)
     else:
-        await _watch_lines(client, tracker, out, timeout_s)
+        await _watch_lines(client, tracker, out)
     if requested := wanted or tracker.wanted:
-        await _require(client, requested, timeout_s)
+        await _require(client, requested)
     has_moved = bool(tracker.totals or wanted)
     out.value(tracker.value(), "all reassignments are done" if has_moved else "no reassignment is in progress")
 
 
-async def _watch_lines(client: AsyncClient, tracker: Tracker, out: Output, timeout_s: float) -> None:
+async def _watch_lines(client: AsyncClient, tracker: Tracker, out: Output) -> None:
     last = ""
     while True:
-        tracker.take(await sample(client, timeout_s), client.now())
+        tracker.take(await sample(client), client.now())
         text = line(tracker, absent_of(client, tracker.parts))
         if text != last or out.as_json:
             last = text
@@ -157,10 +157,10 @@ async def _watch_lines(client: AsyncClient, tracker: Tracker, out: Output, timeo
         await asyncio.sleep(SAMPLE_S)
 
 
-async def _require(client: AsyncClient, wanted: Mapping[TopicPartition, Sequence[int]], timeout_s: float) -> None:
+async def _require(client: AsyncClient, wanted: Mapping[TopicPartition, Sequence[int]]) -> None:
     """Raises MovesEnded: partitions that there still are do not have these replicas. A node may hear of the end of a move a moment later."""
     for attempts in range(1, _LOOKS + 1):
-        topics = (await client.metadata({each.topic for each in wanted}, timeout_s=timeout_s)).topics
+        topics = (await client.metadata({each.topic for each in wanted})).topics
         found = {TopicPartition(t.topic, each.partition): each.replicas for t in topics for each in t.partitions}
         others = [each for each in sorted(wanted) if each in found and tuple(found[each]) != tuple(wanted[each])]
         if not others:
@@ -171,12 +171,12 @@ async def _require(client: AsyncClient, wanted: Mapping[TopicPartition, Sequence
     raise MovesEnded(f"{count} did not get the requested replicas: {has}; the moves were cancelled or replaced")
 
 
-async def _watch_live(client: AsyncClient, tracker: Tracker, timeout_s: float) -> None:
+async def _watch_live(client: AsyncClient, tracker: Tracker) -> None:
     from rich.live import Live
 
     with Live(refresh_per_second=4) as live:
         while True:
-            tracker.take(await sample(client, timeout_s), client.now())
+            tracker.take(await sample(client), client.now())
             live.update(_view(tracker, absent_of(client, tracker.parts)))
             if not tracker.parts:
                 break

@@ -22,9 +22,9 @@ from kafkalite.rpc.messages.base import of_kind
 HOW_TO_RETURN = "the moves go on; `kafkalite admin reassign status --watch` shows them again, `kafkalite admin reassign cancel` ends them"
 
 
-async def moves_in_progress(client: AsyncClient, timeout_s: float) -> tuple[Reassignment, ...]:
+async def moves_in_progress(client: AsyncClient) -> tuple[Reassignment, ...]:
     """Raises ApiError, RpcError."""
-    answer = await client.request(ListReassignmentsRequest(), ListReassignmentsResponse, timeout_s=timeout_s)
+    answer = await client.request(ListReassignmentsRequest(), ListReassignmentsResponse)
     refuse(answer.error, answer.message)
     return answer.reassignments
 
@@ -32,7 +32,6 @@ async def moves_in_progress(client: AsyncClient, timeout_s: float) -> tuple[Reas
 async def request_moves(
     client: AsyncClient,
     wanted: Iterable[WantedReassignment],
-    timeout_s: float,
     *,
     limits: tuple[int, int, int] = (0, 0, 0),
     allow_rf_change: bool = False,
@@ -48,17 +47,17 @@ async def request_moves(
     """
     request = AlterReassignmentsRequest(
         tuple(wanted),
-        int(timeout_s * 1000),
+        int(client.timeout_s * 1000),
         allow_replication_factor_change=allow_rf_change,
         is_atomic=True,
         may_replace=may_replace,
         limits=limits,
     )
-    refuse_any(await client.request(request, AlterReassignmentsResponse, timeout_s=timeout_s + 5))
+    refuse_any(await client.request(request, AlterReassignmentsResponse, timeout_s=client.timeout_s + 5))
 
 
 async def cancel_moves(
-    client: AsyncClient, partitions: Iterable[TopicPartition], timeout_s: float, *, is_atomic: bool
+    client: AsyncClient, partitions: Iterable[TopicPartition], *, is_atomic: bool
 ) -> set[TopicPartition]:
     """Call moves off; returns those that are rolled back, which leaves out those that ended meanwhile.
 
@@ -68,8 +67,8 @@ async def cancel_moves(
     Raises ApiError, RpcError.
     """
     wanted = tuple(WantedReassignment(*each, None) for each in partitions)
-    request = AlterReassignmentsRequest(wanted, int(timeout_s * 1000), is_atomic=is_atomic)
-    answer, was_asked_before = await client.run(client.routing.to_controller(request, timeout_s + 5))
+    request = AlterReassignmentsRequest(wanted, int(client.timeout_s * 1000), is_atomic=is_atomic)
+    answer, was_asked_before = await client.run(client.routing.to_controller(request, client.timeout_s + 5))
     found = of_kind(answer, AlterReassignmentsResponse)
     refuse(found.error, found.message)
     if is_atomic and not was_asked_before:

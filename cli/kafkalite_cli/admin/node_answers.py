@@ -18,11 +18,11 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-async def answer_of(client: AsyncClient, broker: int, request: Request, response: type[R], timeout_s: float) -> R:
+async def answer_of(client: AsyncClient, broker: int, request: Request, response: type[R]) -> R:
     """One node's response. Raises KafkaliteError."""
-    answer = await client.ask_node(BrokerId(broker), request, timeout_s=timeout_s)
+    answer = await client.ask_node(BrokerId(broker), request, timeout_s=client.timeout_s)
     if isinstance(answer, KafkaliteError):
-        await refuse_unknown_broker(client, broker, timeout_s)
+        await refuse_unknown_broker(client, broker)
         raise answer
     assert isinstance(answer, response)
     return answer
@@ -49,21 +49,19 @@ def entries_of(
     ]
 
 
-async def disks_of(
-    client: AsyncClient, broker: int | None, timeout_s: float
-) -> dict[BrokerId, DescribeDisksResponse | KafkaliteError]:
+async def disks_of(client: AsyncClient, broker: int | None) -> dict[BrokerId, DescribeDisksResponse | KafkaliteError]:
     """The disks of this node, or of every node (None); of a node that does not respond, its error.
 
     Raises:
         ApiError: the client may not ask; there is no such node. RpcError: no node can be reached.
     """
-    answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+    answers = await client.every_node(DescribeDisksRequest(), timeout_s=client.timeout_s)
     refuse_forbidden(answers.values())
     if broker is not None:
         answers = {node: answer for node, answer in answers.items() if node == broker}
     if not answers:
         if broker is not None:
-            await refuse_unknown_broker(client, broker, timeout_s)
+            await refuse_unknown_broker(client, broker)
         reason = "no live broker" if broker is None else f"broker {broker} is not alive"
         raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
     return answers

@@ -48,7 +48,7 @@ async def add_partitions(
     given = () if assignment is None else tuple(parse_brokers(each, "--assignment") for each in assignment.split(";"))
 
     async with cli.connect() as client:
-        have = await partitions.partition_count(client, topic, timeout_s=cli.timeout_s)
+        have = await partitions.partition_count(client, topic)
         wanted = have + (len(given) if count is None else count) if total is None else total
         if wanted > MAX_ID:
             raise click.UsageError(f"--count: {topic} has {number_of(have, 'partition')}, and {wanted:,} are too many")
@@ -57,8 +57,8 @@ async def add_partitions(
             cli.out.value(reported, f"{topic} has {number_of(have, 'partition')} already")
             return
         with _repeated_by(topic, "add-partitions", wanted):
-            await partitions.add_partitions(client, topic, wanted, given, timeout_s=cli.timeout_s)
-        await wait_until_spread(client, topic, cli.timeout_s, wanted)  # the next command may ask any node
+            await partitions.add_partitions(client, topic, wanted, given)
+        await wait_until_spread(client, topic, wanted)  # the next command may ask any node
         cli.out.value(
             reported,
             f"added {number_of(wanted - have, 'partition')} to {topic}, which has {wanted} now",
@@ -92,14 +92,14 @@ async def remove_partitions(
         raise click.UsageError("give one of --count and --total")
 
     async with cli.connect() as client:
-        have = await partitions.partition_count(client, topic, timeout_s=cli.timeout_s)
+        have = await partitions.partition_count(client, topic)
         keep = total if total is not None else have - (count or 0)
         if keep == have:
             reported = {"topic": topic, "removed": [], "done": True}
             cli.out.value(reported, f"{topic} has {number_of(have, 'partition')} already")
             return
         if dry_run or not drain:
-            found = await record_counts(client, topic, range(max(0, keep), have), cli.timeout_s)
+            found = await record_counts(client, topic, range(max(0, keep), have))
             if dry_run:
                 report_counts(found, cli.out)
                 return
@@ -111,7 +111,7 @@ async def remove_partitions(
         reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
         names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
         if answer.is_done:
-            await wait_until_spread(client, topic, cli.timeout_s, keep)
+            await wait_until_spread(client, topic, keep)
             text = f"removed {names}"
         elif drain:
             text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
@@ -156,7 +156,7 @@ async def elect(cli: Invocation, *, preferred: bool, unclean: bool, everything: 
     wanted = None if everything else [parse_partition(each) for each in names]
 
     async with cli.connect() as client:
-        found = await partitions.elect_leaders(client, wanted, unclean=unclean, timeout_s=cli.timeout_s)
+        found = await partitions.elect_leaders(client, wanted, unclean=unclean)
     out = cli.out
     results = [
         {

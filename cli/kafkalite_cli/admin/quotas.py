@@ -81,7 +81,7 @@ async def list_quotas(cli: Invocation) -> None:
       kafkalite admin quotas list
     """
     async with cli.connect() as client:
-        found = await describe_quotas(client, timeout_s=cli.timeout_s)
+        found = await describe_quotas(client)
     out = cli.out
     rows = [
         (_name(entity.user), _name(entity.client_id), _name(entity.ip), key, value)
@@ -141,9 +141,9 @@ async def _change(cli: Invocation, entity: Entity, limits: dict[str, str], delet
     async with cli.connect() as client:
         # As with `config delete`: what is not set is most likely misspelt. The nodes may resolve the name of an address.
         if deletions and entity.ip is None:
-            own = dict(await describe_quotas(client, timeout_s=cli.timeout_s)).get(entity, {})
+            own = dict(await describe_quotas(client)).get(entity, {})
             if unset := sorted({*deletions} - own.keys()):
                 raise api_error(ErrorCode.INVALID_CONFIG, f"{unset[0]}: it is not set; nothing was changed")
-        await alter_quotas(client, entity, changes, timeout_s=cli.timeout_s)
+        await alter_quotas(client, entity, changes)
     reported = {"user": entity.user, "client_id": entity.client_id, "ip": entity.ip}
     cli.out.value({**reported, "set": limits, "deleted": list(deletions)}, "done")

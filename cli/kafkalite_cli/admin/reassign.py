@@ -62,16 +62,14 @@ async def plan(
     allowed = None if brokers is None else frozenset(parse_brokers(brokers, "--brokers"))
 
     async with cli.connect() as client:
-        assignment, racks = await _assignment(client, cli.timeout_s)
-        sizes = await _sizes(client, cli.timeout_s)
+        assignment, racks = await _assignment(client)
+        sizes = await _sizes(client)
         # What is being moved counts where it will be: until then it has replicas of both.
-        moving = {
-            TopicPartition(m.topic, m.partition): m.target for m in await moves_in_progress(client, cli.timeout_s)
-        }
+        moving = {TopicPartition(m.topic, m.partition): m.target for m in await moves_in_progress(client)}
         assignment = {partition: moving.get(partition, has) for partition, has in assignment.items()}
         closed = {
             each.broker_id: each.broker_state
-            for each in (await client.request(StatusRequest(limit=0), StatusResponse, timeout_s=cli.timeout_s)).brokers
+            for each in (await client.request(StatusRequest(limit=0), StatusResponse)).brokers
             if each.broker_state != "active"
         }
     live = frozenset(racks)
@@ -108,9 +106,9 @@ async def plan(
 
 
 async def _assignment(
-    client: AsyncClient, timeout_s: float
+    client: AsyncClient,
 ) -> tuple[dict[TopicPartition, tuple[BrokerId, ...]], dict[BrokerId, str | None]]:
-    answer = await client.metadata(timeout_s=timeout_s)
+    answer = await client.metadata()
     assignment = {
         TopicPartition(topic.topic, entry.partition): entry.replicas
         for topic in sorted(answer.topics, key=lambda each: each.topic)
@@ -119,10 +117,10 @@ async def _assignment(
     return assignment, {broker.broker_id: broker.rack for broker in answer.brokers}
 
 
-async def _sizes(client: AsyncClient, timeout_s: float) -> dict[TopicPartition, int]:
+async def _sizes(client: AsyncClient) -> dict[TopicPartition, int]:
     """Bytes of each partition, as its leader has it."""
     sizes: dict[TopicPartition, int] = {}
-    for answer in (await client.describe_replicas(timeout_s=timeout_s)).values():
+    for answer in (await client.describe_replicas(timeout_s=client.timeout_s)).values():
         if isinstance(answer, KafkaliteError):
             continue
         for replica in answer.replicas:
@@ -217,15 +215,13 @@ def execute(
         async with cli.connect() as client:
             wanted = (WantedReassignment(p.topic, p.partition, r, throttle or 0) for p, r in sorted(targets.items()))
             try:
-                await request_moves(
-                    client, wanted, cli.timeout_s, limits=limits, allow_rf_change=allow_rf_change, may_replace=replace
-                )
+                await request_moves(client, wanted, limits=limits, allow_rf_change=allow_rf_change, may_replace=replace)
             except ApiError as error:
                 if error.code != ErrorCode.INVALID_REPLICATION_FACTOR or allow_rf_change:
                     raise
                 raise api_error(error.code, f"{error}; --allow-rf-change permits it") from None
             if is_watched:
-                await watch(client, out, timeout_s=cli.timeout_s, wanted=targets)
+                await watch(client, out, wanted=targets)
                 return
             out.value(
                 {"ordered": len(targets)},
@@ -250,9 +246,9 @@ def status(cli: Invocation, *, is_watched: bool) -> None:
     async def work() -> None:
         async with cli.connect() as client:
             if is_watched:
-                await watch(client, cli.out, timeout_s=cli.timeout_s)
+                await watch(client, cli.out)
             else:
-                await show(client, cli.out, timeout_s=cli.timeout_s)
+                await show(client, cli.out)
 
     run_watch(work(), HOW_TO_RETURN)
 
@@ -268,7 +264,7 @@ async def list_(cli: Invocation) -> None:
       kafkalite admin reassign list
     """
     async with cli.connect() as client:
-        found = await moves_in_progress(client, cli.timeout_s)
+        found = await moves_in_progress(client)
     out = cli.out
     if out.as_json:
         plan_ = [_as_dict(each) for each in found]
@@ -322,9 +318,9 @@ async def cancel(cli: Invocation, partitions: tuple[str, ...]) -> None:
     named = [parse_partition(each) for each in partitions]
 
     async with cli.connect() as client:
-        chosen = named or [TopicPartition(r.topic, r.partition) for r in await moves_in_progress(client, cli.timeout_s)]
+        chosen = named or [TopicPartition(r.topic, r.partition) for r in await moves_in_progress(client)]
         if not chosen:
             cli.out.value({"cancelled": 0}, "no reassignment is in progress")
             return
-        count = len(await cancel_moves(client, chosen, cli.timeout_s, is_atomic=bool(named)))
+        count = len(await cancel_moves(client, chosen, is_atomic=bool(named)))
         cli.out.value({"cancelled": count}, f"rolling back {number_of(count, 'partition')}")

@@ -33,10 +33,10 @@ def refuse_forbidden(answers: Iterable[object]) -> None:
 
 
 async def known_partitions(
-    client: AsyncClient, keys: Collection[TopicPartition], timeout_s: float
+    client: AsyncClient, keys: Collection[TopicPartition]
 ) -> dict[TopicPartition, PartitionMetadata]:
     """What metadata says of these. Raises ApiError: there is no such topic, or it has no such partition."""
-    topics = (await client.metadata(sorted({each.topic for each in keys}), timeout_s=timeout_s)).topics if keys else ()
+    topics = (await client.metadata(sorted({each.topic for each in keys}))).topics if keys else ()
     for topic in topics:
         raise_for_topic(topic)
     found = {TopicPartition(topic.topic, each.partition): each for topic in topics for each in topic.partitions}
@@ -48,14 +48,14 @@ async def known_partitions(
     return {each: found[each] for each in keys}
 
 
-async def refuse_unknown_broker(client: AsyncClient, broker_id: int, timeout_s: float) -> None:
+async def refuse_unknown_broker(client: AsyncClient, broker_id: int) -> None:
     """Raise if the broker is not alive, has no replicas and is neither cordoned nor drained: `broker list` does not show it."""
-    await client.metadata((), timeout_s=timeout_s)
+    await client.metadata(())
     if broker_id in client.view.brokers:
         return
     asked = DescribeBalanceRequest(0, refresh=True)
     try:
-        known = (await client.request(asked, DescribeBalanceResponse, timeout_s=timeout_s)).brokers
+        known = (await client.request(asked, DescribeBalanceResponse)).brokers
     except KafkaliteError:  # no controller, or no right to ask it: what the caller asks next says more
         return
     if BrokerId(broker_id) not in (each.broker_id for each in known):

@@ -67,14 +67,14 @@ def rolling_restart(cli: Invocation, command: str | None, brokers: str | None, s
 
     async def work() -> None:
         async with cli.connect() as client:
-            steps = await _steps(client, chosen, command, cli.timeout_s)
+            steps = await _steps(client, chosen, command)
             if command is None or dry_run:
                 _show(steps, out)
                 return
             for at, step in enumerate(steps):
                 left = ",".join(str(each.broker_id) for each in steps[at:])
                 try:
-                    await _restart(client, step, step_s, cli.timeout_s, out)
+                    await _restart(client, step, step_s, out)
                 except KafkaliteError:
                     click.echo(f"kafkalite: stopped before the end; continue with --brokers {left}", err=True)
                     raise
@@ -85,15 +85,13 @@ def rolling_restart(cli: Invocation, command: str | None, brokers: str | None, s
         run_watch(work(), "stopped between two steps; `kafkalite admin health` shows the state, --brokers continues")
 
 
-async def _steps(
-    client: AsyncClient, chosen: tuple[BrokerId, ...] | None, command: str | None, timeout_s: float
-) -> list[_Step]:
-    cluster = await client.describe_cluster(timeout_s=timeout_s)
+async def _steps(client: AsyncClient, chosen: tuple[BrokerId, ...] | None, command: str | None) -> list[_Step]:
+    cluster = await client.describe_cluster()
     alive = {each.broker_id: each for each in cluster.brokers}
     order = chosen or tuple(sorted(alive, key=lambda broker: (broker == cluster.controller_id, broker)))
     gone = [each for each in order if each not in alive]
     if gone:
-        await refuse_unknown_broker(client, gone[0], timeout_s)
+        await refuse_unknown_broker(client, gone[0])
         raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {gone[0]} is not alive")
     text = command or "systemctl restart kafkalite"
     return [
@@ -118,19 +116,19 @@ def _show(steps: list[_Step], out: Output) -> None:
         click.echo("   run:  kafkalite admin elect --preferred --all")
 
 
-async def _restart(client: AsyncClient, step: _Step, step_s: float, timeout_s: float, out: Output) -> None:
+async def _restart(client: AsyncClient, step: _Step, step_s: float, out: Output) -> None:
     """Raises KafkaliteError: the command failed, or a wait took too long."""
     began = client.now()
-    await _until_in_sync(client, step_s, timeout_s, f"before the restart of broker {step.broker_id}")
-    epoch = await _epoch_of(client, step.broker_id, timeout_s)
+    await _until_in_sync(client, step_s, f"before the restart of broker {step.broker_id}")
+    epoch = await _epoch_of(client, step.broker_id)
     process = await asyncio.create_subprocess_shell(step.command)
     code = await process.wait()
     if code:
         raise KafkaliteError(f"broker {step.broker_id} was not restarted: {step.command!r} ended with {code}")
-    await _until_back(client, step.broker_id, epoch, step_s, timeout_s)
-    await _until_in_sync(client, step_s, timeout_s, f"after the restart of broker {step.broker_id}")
-    request = wire.ElectLeadersRequest(_PREFERRED, None, int(timeout_s * 1000))
-    answer = await client.call_controller(request, timeout_s=timeout_s)
+    await _until_back(client, step.broker_id, epoch, step_s)
+    await _until_in_sync(client, step_s, f"after the restart of broker {step.broker_id}")
+    request = wire.ElectLeadersRequest(_PREFERRED, None, int(client.timeout_s * 1000))
+    answer = await client.call_controller(request)
     refuse(answer.error_code, "")
     seconds = client.now() - began
     out.value(
@@ -162,22 +160,20 @@ def _more(late: list[str]) -> str:
     return f" and {len(late) - 1} more" if len(late) > 1 else ""
 
 
-async def _epoch_of(client: AsyncClient, broker_id: BrokerId, timeout_s: float) -> BrokerEpoch:
+async def _epoch_of(client: AsyncClient, broker_id: BrokerId) -> BrokerEpoch:
     """Just before the restart: a session that ends during the steps before changes it, too. Raises ApiError: the broker is not alive."""
-    for each in (await client.describe_cluster(timeout_s=timeout_s)).brokers:
+    for each in (await client.describe_cluster()).brokers:
         if each.broker_id == broker_id:
             return each.broker_epoch
     raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive")
 
 
-async def _until_back(
-    client: AsyncClient, broker_id: BrokerId, before: BrokerEpoch, step_s: float, timeout_s: float
-) -> None:
+async def _until_back(client: AsyncClient, broker_id: BrokerId, before: BrokerEpoch, step_s: float) -> None:
     """Until the broker has another epoch than `before`. Raises ApiError."""
     wait = _Wait(client, step_s)
     while wait.has_time():
         try:
-            cluster = await client.describe_cluster(timeout_s=timeout_s)
+            cluster = await client.describe_cluster()
         except KafkaliteError:
             await asyncio.sleep(_LOOK_S)
             continue
@@ -191,13 +187,13 @@ async def _until_back(
     )
 
 
-async def _until_in_sync(client: AsyncClient, step_s: float, timeout_s: float, when: str) -> None:
+async def _until_in_sync(client: AsyncClient, step_s: float, when: str) -> None:
     """Until every partition has a leader and all replicas in sync. Raises ApiError."""
     wait = _Wait(client, step_s)
     late = ["the cluster"]
     while wait.has_time():
         try:
-            topics = (await client.describe_topics(timeout_s=timeout_s)).topics
+            topics = (await client.describe_topics()).topics
         except KafkaliteError:
             await asyncio.sleep(_LOOK_S)
             continue

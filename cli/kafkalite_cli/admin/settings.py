@@ -83,9 +83,9 @@ async def get(
         raise click.UsageError("--all is for a topic or a broker, and needs no KEYS")
 
     async with cli.connect() as client:
-        found = await describe_configs(client, resource, timeout_s=cli.timeout_s)
+        found = await describe_configs(client, resource)
         if broker is not None and found.in_force is None and not found.own:
-            await refuse_unknown_broker(client, broker, cli.timeout_s)
+            await refuse_unknown_broker(client, broker)
     in_force: dict[str, Setting] = {}
     if is_all or (keys and not is_cluster):
         if found.in_force is None:
@@ -128,7 +128,7 @@ async def _alter(
     async with cli.connect() as client:
         deadline = client.now() + cli.timeout_s
         if deletions:
-            await _refuse_unset(client, resource, deletions, cli.timeout_s)
+            await _refuse_unset(client, resource, deletions)
         await alter_configs(client, resource, changes, deletions, timeout_s=deadline - client.now())
         settings = (await describe_configs(client, resource, timeout_s=deadline - client.now())).own
         await client.metadata([resource.name] if resource.is_topic else (), timeout_s=deadline - client.now())
@@ -155,9 +155,9 @@ def note_of_min_isr(topic: str, replicas: int, changes: Mapping[str, str]) -> st
     return f"note: {topic} has {number_of(replicas, 'replica')}, so min.insync.replicas={wanted} counts as {replicas}"
 
 
-async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...], timeout_s: float) -> None:
+async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...]) -> None:
     """A key that is not set is most likely misspelt. Raises ApiError."""
-    settings = (await describe_configs(client, resource, timeout_s=timeout_s)).own
+    settings = (await describe_configs(client, resource)).own
     for key in keys:
         if key not in settings:
             raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: it is not set; nothing was changed")

@@ -37,7 +37,7 @@ async def list_strays(cli: Invocation, broker: int | None) -> int:
     """
     out = cli.out
     async with cli.connect() as client:
-        answers = await disks_of(client, broker, cli.timeout_s)
+        answers = await disks_of(client, broker)
         now_ms = client.clock.wall_ms()
     found = entries_of(answers, lambda answer: answer.strays)
     unreachable = report_unreachable(answers)
@@ -96,6 +96,6 @@ async def restore_stray(cli: Invocation, path: str, broker: int) -> None:
 async def _alter(cli: Invocation, path: str, broker: int, action: str, done: str) -> None:
     async with cli.connect() as client:
         request = AlterStrayRequest(path, action)
-        answer = await answer_of(client, broker, request, AlterStrayResponse, cli.timeout_s)
+        answer = await answer_of(client, broker, request, AlterStrayResponse)
     refuse(answer.error, answer.message)
     cli.out.value({"broker_id": broker, "path": path, "action": action}, f"broker {broker}: {path} {done}")

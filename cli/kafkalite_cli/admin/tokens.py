@@ -81,9 +81,7 @@ async def create(
 
     lifetime = _DEFAULT if max_life_s is None else max_life_s * _MS
     async with cli.connect() as client:
-        token = await create_token(
-            client, owner=owner, renewers=renewers, max_lifetime_ms=lifetime, timeout_s=cli.timeout_s
-        )
+        token = await create_token(client, owner=owner, renewers=renewers, max_lifetime_ms=lifetime)
     hmac = base64.b64encode(token.hmac).decode()
     text = f"token {token.token_id} of {token.owner} until {_time(token.expires_ms)}\nhmac {hmac}"
     cli.out.value(_as_json(token, with_hmac=True), text)
@@ -102,7 +100,7 @@ async def list_(cli: Invocation, owners: Sequence[Principal], *, with_hmac: bool
       kafkalite admin tokens list --owner User:alice
     """
     async with cli.connect() as client:
-        found = await describe_tokens(client, owners, timeout_s=cli.timeout_s)
+        found = await describe_tokens(client, owners)
     out = cli.out
     if out.as_json:
         out.value({"tokens": [_as_json(each, with_hmac=with_hmac) for each in found]}, "")
@@ -122,9 +120,9 @@ async def list_(cli: Invocation, owners: Sequence[Principal], *, with_hmac: bool
     out.table("", columns, rows)
 
 
-async def _hmac_of(client: AsyncClient, token_id: str, timeout_s: float) -> bytes:
+async def _hmac_of(client: AsyncClient, token_id: str) -> bytes:
     """Raises ApiError."""
-    for token in await describe_tokens(client, timeout_s=timeout_s):
+    for token in await describe_tokens(client):
         if token.token_id == token_id:
             return token.hmac
     raise api_error(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, f"there is no token {token_id!r} that this user may see")
@@ -132,9 +130,7 @@ async def _hmac_of(client: AsyncClient, token_id: str, timeout_s: float) -> byte
 
 async def _change(cli: Invocation, token_id: str, period_ms: int, change: Callable[..., Awaitable[int]]) -> None:
     async with cli.connect() as client:
-        end_ms = await change(
-            client, await _hmac_of(client, token_id, cli.timeout_s), period_ms, timeout_s=cli.timeout_s
-        )
+        end_ms = await change(client, await _hmac_of(client, token_id), period_ms)
     cli.out.value({"token_id": token_id, "expires_ms": end_ms}, f"token {token_id} until {_time(end_ms)}")
 
 

@@ -95,13 +95,13 @@ async def create_topic(
         parse_settings(settings) or None,
     )
     async with cli.connect() as client:
-        (result,) = await client.create_topics([topic], timeout_s=cli.timeout_s)
+        (result,) = await client.create_topics([topic])
         if if_not_exists and result.error == ErrorCode.TOPIC_ALREADY_EXISTS:
             text = f"there is a topic {topic.topic} already: nothing was changed"
             cli.out.value({"topic": topic.topic, "existed": True}, text)
             return
         raise_for(result)
-        spread = await wait_until_spread(client, topic.topic, cli.timeout_s)
+        spread = await wait_until_spread(client, topic.topic)
         reported = {
             "topic": result.topic,
             "topic_id": result.topic_id,
@@ -118,13 +118,13 @@ async def create_topic(
             click.echo(note, err=True)
 
 
-async def wait_until_spread(client: AsyncClient, topic: str, timeout_s: float, count: int | None = None) -> bool:
+async def wait_until_spread(client: AsyncClient, topic: str, count: int | None = None) -> bool:
     """Whether every live node came to know a leader for each partition, or `count` partitions, within SPREAD_TIMEOUT_S."""
-    deadline = client.now() + min(timeout_s, SPREAD_TIMEOUT_S)
+    deadline = client.now() + min(client.timeout_s, SPREAD_TIMEOUT_S)
     attempts = 0
     while True:
-        await client.metadata([topic], timeout_s=timeout_s)
-        answers = (await client.every_node(metadata_request([topic]), timeout_s=timeout_s)).values()
+        await client.metadata([topic])
+        answers = (await client.every_node(metadata_request([topic]), timeout_s=client.timeout_s)).values()
         if answers and not any(isinstance(each, KafkaliteError) or not _has_leaders(each, count) for each in answers):
             return True
         attempts += 1
@@ -170,7 +170,7 @@ async def delete_topic(
     async def work() -> None:
         async with cli.connect() as client:
             if not vanished:
-                found = await record_counts(client, name, None, cli.timeout_s)
+                found = await record_counts(client, name, None)
                 if dry_run:
                     report_counts(found, cli.out)
                     return
@@ -179,7 +179,7 @@ async def delete_topic(
                 raise click.UsageError("--dry-run cannot show a topic that has vanished")
             else:
                 confirm(f"Delete what brokers have kept of {name}?", yes=yes)
-            (result,) = await client.delete_topics([name], timeout_s=cli.timeout_s, vanished=vanished)
+            (result,) = await client.delete_topics([name], vanished=vanished)
             raise_for(result)
             cli.out.value({"topic": name, "deleted": True}, f"deleted topic {name}")
 
@@ -202,7 +202,7 @@ async def list_topics(cli: Invocation) -> None:
       kafkalite admin list-topics --json | jq -r '.topics[].topic'
     """
     async with cli.connect() as client:
-        answer = await client.metadata(timeout_s=cli.timeout_s)
+        answer = await client.metadata()
     out = cli.out
     topics = sorted(answer.topics, key=lambda topic: topic.topic)
     rows = [(t.topic, len(t.partitions), max((len(p.replicas) for p in t.partitions), default=0)) for t in topics]
@@ -229,12 +229,12 @@ async def describe(cli: Invocation, topics: tuple[str, ...], *, internal: bool) 
     """
     out = cli.out
     async with cli.connect() as client:
-        answer = await client.describe_topics(topics or None, timeout_s=cli.timeout_s)
+        answer = await client.describe_topics(topics or None)
         found = sorted(answer.topics, key=lambda topic: topic.topic)
         for topic in found:
             raise_for_topic(topic)
         if internal:
-            return await _describe_internal(client, topics, cli.timeout_s, out)
+            return await _describe_internal(client, topics, out)
         _describe_topics(found, out)
         if not out.as_json:
             await note_zookeeper(client)
@@ -270,8 +270,8 @@ def _state(partition: PartitionMetadata) -> str:
     return "ok"
 
 
-async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout_s: float, out: Output) -> int:
-    answers = await client.describe_replicas(topics, timeout_s=timeout_s)
+async def _describe_internal(client: AsyncClient, topics: Sequence[str], out: Output) -> int:
+    answers = await client.describe_replicas(topics, timeout_s=client.timeout_s)
     refuse_forbidden(answers.values())
     entries = [
         (node, replica)

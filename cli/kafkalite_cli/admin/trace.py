@@ -49,7 +49,7 @@ async def trace(
     name, _, number = (topic or "").rpartition("-")
 
     async with cli.connect() as client:
-        known = (await client.metadata(timeout_s=cli.timeout_s)).topics if topic else ()
+        known = (await client.metadata()).topics if topic else ()
         names = {each.topic: len(each.partitions) for each in known}
         is_whole_topic = not topic or topic in names or not is_whole(number)
         if topic and topic not in names and (is_whole_topic or int(number) >= names.get(name, 0)):

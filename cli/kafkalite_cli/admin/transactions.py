@@ -45,7 +45,7 @@ async def list_transactions(cli: Invocation, states: tuple[str, ...]) -> None:
       kafkalite admin transactions list --state Ongoing
     """
     async with cli.connect() as client:
-        found = await TransactionAdmin(client, timeout_s=cli.timeout_s).listed(states)
+        found = await TransactionAdmin(client).listed(states)
     out = cli.out
     if out.as_json:
         out.value({"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]}, "")
@@ -65,7 +65,7 @@ async def describe(cli: Invocation, transactional_id: str) -> None:
       kafkalite admin transactions describe billing-1
     """
     async with cli.connect() as client:
-        node, reported = await TransactionAdmin(client, timeout_s=cli.timeout_s).describe(transactional_id)
+        node, reported = await TransactionAdmin(client).describe(transactional_id)
         now_ms = client.clock.wall_ms()
     out = cli.out
     open_ms = max(0, now_ms - reported.started_ms) if reported.started_ms >= 0 else None
@@ -109,9 +109,9 @@ async def find_hanging(cli: Invocation, topics: tuple[str, ...], min_open_min: f
     """
     async with cli.connect() as client:
         if topics:
-            for topic in (await client.metadata(topics, timeout_s=cli.timeout_s)).topics:
+            for topic in (await client.metadata(topics)).topics:
                 raise_for_topic(topic)
-        asking = TransactionAdmin(client, timeout_s=cli.timeout_s)
+        asking = TransactionAdmin(client)
         found = await asking.find_hanging(int(min_open_min * 60_000), topics=topics)
     out = cli.out
     if out.as_json:
@@ -184,13 +184,8 @@ async def abort(
         raise click.UsageError("give either --start-offset, or --producer-id and --producer-epoch")
 
     async with cli.connect() as client:
-        await known_partitions(client, [key], cli.timeout_s)
-        ended = await TransactionAdmin(client, timeout_s=cli.timeout_s).abort(
-            key,
-            start_offset=start_offset,
-            producer=producer,
-            force=force,
-        )
+        await known_partitions(client, [key])
+        ended = await TransactionAdmin(client).abort(key, start_offset=start_offset, producer=producer, force=force)
     cli.out.value(
         {**dataclasses.asdict(ended), "aborted": True},
         f"aborted the transaction of producer {ended.producer_id} on {key}, from offset {ended.start_offset} on",

@@ -88,7 +88,7 @@ async def list_(cli: Invocation, names: tuple[str, ...], zookeeper: str | None, 
         )
     else:
         async with cli.connect() as client:
-            found = await describe_users(client, names, timeout_s=cli.timeout_s)
+            found = await describe_users(client, names)
     missing = [name for name in names if not found.get(name)]
     if missing:
         raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{missing[0]!r} has no SCRAM credentials")
@@ -118,7 +118,7 @@ def _alter(
             )
             return
         async with cli.connect() as client:
-            await alter_user(client, name, credentials=credentials, deletions=deletions, timeout_s=cli.timeout_s)
+            await alter_user(client, name, credentials=credentials, deletions=deletions)
 
     run_async(work())
 
@@ -202,6 +202,6 @@ def _held(cli: Invocation, name: str, zookeeper: str | None, config_file: Path |
             )
             return sorted(found.get(name, {}))
         async with cli.connect() as client:
-            return sorted((await describe_users(client, [name], timeout_s=cli.timeout_s)).get(name, {}))
+            return sorted((await describe_users(client, [name])).get(name, {}))
 
     return run_async(work())

@@ -33,7 +33,7 @@ async def why(cli: Invocation, partition: str, number: str | None) -> int:
     key = parse_partition(partition if number is None else f"{partition}-{number}")
 
     async with cli.connect() as client:
-        known = await ask(client, key, timeout_s=cli.timeout_s)
+        known = await ask(client, key)
         now_ms = client.clock.wall_ms()
     reported = diagnose(known)
     out = cli.out

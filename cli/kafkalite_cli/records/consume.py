@@ -123,10 +123,10 @@ async def consume(
     position = parse_start(start)
     _check_usage(topics, pattern, position, partition, last, group)
     show = encode_record if cli.out.as_json else formatter(template, escapes=sys.stdout.isatty() and not raw)
-    shown = Shown(show, record_filter(wanted_key, grep, wanted_headers), maximum, cli.timeout_s, exit_at_end)
+    shown = Shown(show, record_filter(wanted_key, grep, wanted_headers), maximum, exit_at_end)
 
     async with cli.connect() as client:
-        found = await _found(client, topics, pattern, cli.timeout_s)
+        found = await _found(client, topics, pattern)
         keys = [TopicPartition(t, n) for t, count in found.items() for n in range(count) if partition in (None, n)]
         if not keys:
             topic, count = next(iter(found.items()))
@@ -141,7 +141,7 @@ async def consume(
             if last is not None:
                 await _show_last(client, consumer, keys, last, shown)
                 return
-            consumer.assign(await resolve(client, keys, position, cli.timeout_s))
+            consumer.assign(await resolve(client, keys, position))
             if partition is None and not exit_at_end:
                 adding = add_partitions(client, consumer, keys, topics, pattern)
                 client.supervisor.spawn("consume.partitions", adding, Policy.ISOLATED)
@@ -174,10 +174,10 @@ def _check_usage(
         raise click.UsageError("give one of --from and --last")
 
 
-async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None, timeout_s: float) -> dict[str, int]:
+async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None) -> dict[str, int]:
     """Topic -> number of partitions. Raises ApiError."""
     try:
-        return await choose_topics(client, topics, pattern, timeout_s, patience_s=min(timeout_s, TOPIC_TIMEOUT_S))
+        return await choose_topics(client, topics, pattern, patience_s=min(client.timeout_s, TOPIC_TIMEOUT_S))
     except ApiError as error:
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and pattern is None:
             named = ", ".join(map(repr, topics))
@@ -217,7 +217,7 @@ def _for_terminal(data: bytes) -> bytes:
 
 
 async def _copy(client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition], shown: Shown) -> None:
-    end = await ToTheEnd.of(client, consumer, keys, shown.timeout_s) if shown.exit_at_end else None
+    end = await ToTheEnd.of(client, consumer, keys) if shown.exit_at_end else None
     on_stop(consumer.close)
     printer = Printer()
     left = shown.most
@@ -244,7 +244,7 @@ async def _show_last(
     shown: Shown,
 ) -> None:
     """The last `count` records of all partitions by their timestamps, as they are now; filters choose among these."""
-    chosen = await last_records(client, consumer, keys, count, shown.timeout_s)
+    chosen = await last_records(client, consumer, keys, count)
     on_stop(consumer.close)
     printer = Printer()
     for at in range(0, len(chosen), 5000):

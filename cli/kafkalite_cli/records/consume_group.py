@@ -103,7 +103,7 @@ class GroupReading:
         keys, shown = member.partitions, self.shown
         committed = await member.committed()
         consumer.assign({key: committed.get(key, self.start) for key in keys})
-        end = await ToTheEnd.of(self.client, consumer, keys, shown.timeout_s) if shown.exit_at_end else None
+        end = await ToTheEnd.of(self.client, consumer, keys) if shown.exit_at_end else None
         share = _Share(member, consumer, committed)
         printer.drop()
         loop = asyncio.get_running_loop()

@@ -15,21 +15,21 @@ _FURTHER = 8
 
 
 async def last_records(
-    client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition], count: int, timeout_s: float
+    client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition], count: int
 ) -> list[ConsumedRecord]:
     """Up to `count` records that are there now, in the order of their timestamps. Raises ApiError, RpcError.
 
     Of each partition as many are read, or all: any of them may be among the last.
     """
-    begins = await client.beginning_offsets(keys, timeout_s=timeout_s)
-    ends = await client.end_offsets(keys, isolation=consumer.isolation, timeout_s=timeout_s)
+    begins = await client.beginning_offsets(keys)
+    ends = await client.end_offsets(keys, isolation=consumer.isolation)
     found = dict.fromkeys(keys, 0)
     kept: list[ConsumedRecord] = []
     reach = count
     while ends and not consumer.closed:
         starts = {key: max(begins[key], end - reach) for key, end in ends.items()}
         consumer.assign(starts)
-        until = ToTheEnd(client, consumer, ends, timeout_s)
+        until = ToTheEnd(client, consumer, ends)
         while not consumer.closed and not until.is_reached():
             for record in await consumer.poll(max_records=5_000, timeout_s=0.1):
                 key = TopicPartition(record.topic, record.partition)

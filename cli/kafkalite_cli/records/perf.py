@@ -49,15 +49,15 @@ class _PerfLoad:
     batch_bytes: int
     compression: str
 
-    def producer(self, client: AsyncClient, timeout_s: float) -> Producer:
+    def producer(self, client: AsyncClient) -> Producer:
         return Producer(
             client,
             acks=self.acks,
             compression=self.compression,
             batch_bytes=self.batch_bytes,
             linger_ms=self.linger_ms,
-            delivery_timeout_ms=int(timeout_s * 1000),
-            max_block_ms=int(timeout_s * 1000),
+            delivery_timeout_ms=int(client.timeout_s * 1000),
+            max_block_ms=int(client.timeout_s * 1000),
         )
 
 
@@ -169,7 +169,7 @@ async def perf_produce(cli: Invocation, topic: str, load: _PerfLoad) -> None:
     async with cli.connect() as client:
         await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
         timed = _TimedProducer(client, topic, load)
-        async with load.producer(client, cli.timeout_s) as producer:
+        async with load.producer(client) as producer:
             seconds = await timed.run(producer)
         timed.refuse_failures()
         _report(cli.out, "acknowledged", load.records, load.records * load.size, seconds, timed.acked_ms)
@@ -192,12 +192,12 @@ async def perf_consume(cli: Invocation, topic: str, records: int) -> None:
     async with cli.connect() as client:
         count = await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
         keys = [TopicPartition(topic, number) for number in range(count)]
-        ends = await client.end_offsets(keys, timeout_s=cli.timeout_s)
+        ends = await client.end_offsets(keys)
         read = size = 0
         began = client.now()
         async with Consumer(client) as consumer:
             consumer.assign(dict.fromkeys(keys, EARLIEST))
-            end = ToTheEnd(client, consumer, ends, cli.timeout_s)
+            end = ToTheEnd(client, consumer, ends)
             while not end.is_reached() and read < records:
                 for record in await consumer.poll(max_records=min(5_000, records - read), timeout_s=0.1):
                     read += 1
@@ -223,15 +223,13 @@ async def perf_e2e(cli: Invocation, topic: str, load: _PerfLoad) -> None:
     async with cli.connect() as client:
         count = await client.known_topic(topic, timeout_s=min(cli.timeout_s, TOPIC_TIMEOUT_S))
         keys = [TopicPartition(topic, number) for number in range(count)]
-        ends = await client.end_offsets(keys, timeout_s=cli.timeout_s)
+        ends = await client.end_offsets(keys)
         mark = _MARK + os.urandom(2)
         timed = _TimedProducer(client, topic, load)
         latencies: list[float] = []
-        async with Consumer(client) as consumer, load.producer(client, cli.timeout_s) as producer:
+        async with Consumer(client) as consumer, load.producer(client) as producer:
             consumer.assign(ends)
-            reading = client.supervisor.spawn(
-                "perf.read", _read(client, consumer, mark, load.records, cli.timeout_s, latencies)
-            )
+            reading = client.supervisor.spawn("perf.read", _read(client, consumer, mark, load.records, latencies))
             seconds = await timed.run(producer, mark=mark)
             timed.refuse_failures()
             await reading
@@ -243,12 +241,10 @@ async def perf_e2e(cli: Invocation, topic: str, load: _PerfLoad) -> None:
         _report(cli.out, "sent and read", load.records, load.records * load.size, seconds, latencies)
 
 
-async def _read(
-    client: AsyncClient, consumer: Consumer, mark: bytes, records: int, timeout_s: float, latencies_ms: list[float]
-) -> None:
-    """Until all records with this mark were read, or none came for `timeout_s`."""
+async def _read(client: AsyncClient, consumer: Consumer, mark: bytes, records: int, latencies_ms: list[float]) -> None:
+    """Until all records with this mark were read, or none came for the client's `timeout_s`."""
     last = client.now()
-    while len(latencies_ms) < records and client.now() - last < timeout_s:
+    while len(latencies_ms) < records and client.now() - last < client.timeout_s:
         try:
             found = await consumer.poll(max_records=5_000, timeout_s=0.1)
         except KafkaliteError:

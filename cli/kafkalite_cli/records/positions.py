@@ -47,23 +47,23 @@ def parse_start(text: str, option: str = "--from") -> int | str | At:
 
 
 async def resolve(
-    client: AsyncClient, keys: Sequence[TopicPartition], start: int | str | At, timeout_s: float
+    client: AsyncClient, keys: Sequence[TopicPartition], start: int | str | At
 ) -> dict[TopicPartition, int | str]:
     """The position in each partition. Of a time: the first record that is not older; else the end."""
     if not isinstance(start, At):
         return dict.fromkeys(keys, start)
     at_ms = max(0, client.clock.wall_ms() - start.ms) if start.is_ago else start.ms
     # First the ends: what comes between the two questions is young enough.
-    ends = await client.end_offsets(keys, timeout_s=timeout_s)
-    found = await client.list_offsets(dict.fromkeys(keys, at_ms), timeout_s=timeout_s)
+    ends = await client.end_offsets(keys)
+    found = await client.list_offsets(dict.fromkeys(keys, at_ms))
     return {key: ends[key] if each.offset < 0 else int(each.offset) for key, each in found.items()}
 
 
 async def choose_topics(
-    client: AsyncClient, named: Sequence[str], pattern: str | None, timeout_s: float, *, patience_s: float
+    client: AsyncClient, named: Sequence[str], pattern: str | None, *, patience_s: float
 ) -> dict[str, int]:
     """Topic -> number of partitions. A pattern matches whole names, and no internal topic. Raises ApiError, click.BadParameter."""
-    found = {} if pattern is None else await existing_topics(client, (), pattern, timeout_s)
+    found = {} if pattern is None else await existing_topics(client, (), pattern)
     if pattern is not None and not found:
         raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {pattern!r}")
     for name in named:
@@ -71,12 +71,10 @@ async def choose_topics(
     return dict(sorted(found.items()))
 
 
-async def existing_topics(
-    client: AsyncClient, named: Sequence[str], pattern: str | None, timeout_s: float
-) -> dict[str, int]:
+async def existing_topics(client: AsyncClient, named: Sequence[str], pattern: str | None) -> dict[str, int]:
     """The same, of those that there are now."""
     matches = None if pattern is None else parse_pattern(pattern, "--pattern").fullmatch
-    answer = await client.metadata(named if matches is None else None, timeout_s=timeout_s)
+    answer = await client.metadata(named if matches is None else None)
     return {
         topic.topic: len(topic.partitions)
         for topic in answer.topics

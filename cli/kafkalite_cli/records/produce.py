@@ -93,7 +93,7 @@ async def produce(
     common = RecordLine(None if fixed_key is None else fixed_key.encode(), None, tuple(map(_header, headers)))
 
     async with cli.connect() as client:
-        await _known_or_created(client, topic, cli.timeout_s)
+        await _known_or_created(client, topic)
         producer = Producer(
             client,
             acks=acks,
@@ -118,12 +118,12 @@ def _header(text: str) -> tuple[str, bytes]:
     return name, value.encode()
 
 
-async def _known_or_created(client: AsyncClient, topic: str, timeout_s: float) -> None:
+async def _known_or_created(client: AsyncClient, topic: str) -> None:
     """Wait for the topic; one that is not there is created if the cluster does so for clients. Raises ApiError."""
-    patience_s = min(timeout_s, TOPIC_TIMEOUT_S)
+    patience_s = min(client.timeout_s, TOPIC_TIMEOUT_S)
     request = wire.MetadataRequest
     wanted = request([request.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
-    await client.call_any(wanted, timeout_s=timeout_s)
+    await client.call_any(wanted)
     try:
         await client.known_topic(topic, timeout_s=patience_s)
     except ApiError as error:

@@ -11,12 +11,11 @@ from kafkalite.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`wanted` None: all records. `maximum` None: until a signal. `timeout_s`: with `exit_at_end`, how long nothing may be read before the end."""
+    """`wanted` None: all records. `maximum` None: until a signal."""
 
     show: Callable[[ConsumedRecord], bytes]
     wanted: Callable[[ConsumedRecord], bool] | None
     maximum: int | None
-    timeout_s: float
     exit_at_end: bool
 
     @property

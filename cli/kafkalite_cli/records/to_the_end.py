@@ -16,24 +16,24 @@ _MAX_NAMED = 10
 class ToTheEnd:
     """The ends of partitions as they were at the beginning.
 
+    Nothing may be read for the client's `timeout_s` before them.
+
     Args:
         ends: the offset after the last record, by partition.
-        timeout_s: how long nothing may be read before the end.
     """
 
-    def __init__(self, client: AsyncClient, consumer: Consumer, ends: Mapping[TopicPartition, int], timeout_s: float):
+    def __init__(self, client: AsyncClient, consumer: Consumer, ends: Mapping[TopicPartition, int]) -> None:
         self._client = client
         self._consumer = consumer
         self._ends = ends
-        self._timeout_s = timeout_s
         self._positions: dict[TopicPartition, int] = {}
         self._moved_at = client.now()
 
     @staticmethod
-    async def of(client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition], timeout_s: float) -> ToTheEnd:
+    async def of(client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition]) -> ToTheEnd:
         """The ends of these partitions now, as this consumer can reach them. Raises ApiError, RpcError."""
-        ends = await client.end_offsets(keys, isolation=consumer.isolation, timeout_s=timeout_s)
-        return ToTheEnd(client, consumer, ends, timeout_s)
+        ends = await client.end_offsets(keys, isolation=consumer.isolation)
+        return ToTheEnd(client, consumer, ends)
 
     def is_before(self, key: TopicPartition, offset: int) -> bool:
         """Whether a record was there at the beginning."""
@@ -48,10 +48,12 @@ class ToTheEnd:
         now = self._client.now()
         if positions != self._positions:
             self._positions, self._moved_at = positions, now
-        if now - self._moved_at >= self._timeout_s:
+        if now - self._moved_at >= self._client.timeout_s:
             named = ", ".join(map(self._describe, missing[:_MAX_NAMED]))
             more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
-            raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"nothing to read for {self._timeout_s:g} s: {named}{more}")
+            raise api_error(
+                ErrorCode.REQUEST_TIMED_OUT, f"nothing to read for {self._client.timeout_s:g} s: {named}{more}"
+            )
         return False
 
     def _describe(self, key: TopicPartition) -> str:

@@ -21,14 +21,14 @@ from kafkalite.security.acl import (
 )
 
 
-async def describe_acls(client: AsyncClient, wanted: Filter, *, timeout_s: float = 30.0) -> list[Binding]:
+async def describe_acls(client: AsyncClient, wanted: Filter, *, timeout_s: float | None = None) -> list[Binding]:
     """The entries in force that match."""
     answer = await client.call_any(wire.DescribeAclsRequest(*_fields(wanted)), timeout_s=timeout_s)
     refuse(answer.error_code, answer.error_message)
     return [_binding(resource, acl) for resource in answer.resources for acl in resource.acls]
 
 
-async def create_acls(client: AsyncClient, bindings: Iterable[Binding], *, timeout_s: float = 30.0) -> None:
+async def create_acls(client: AsyncClient, bindings: Iterable[Binding], *, timeout_s: float | None = None) -> None:
     """Add entries; safe to repeat. The first refusal is raised."""
     request = wire.CreateAclsRequest
     creations = [
@@ -50,7 +50,9 @@ async def create_acls(client: AsyncClient, bindings: Iterable[Binding], *, timeo
         refuse(result.error_code, result.error_message)
 
 
-async def delete_acls(client: AsyncClient, filters: Iterable[Filter], *, timeout_s: float = 30.0) -> list[Binding]:
+async def delete_acls(
+    client: AsyncClient, filters: Iterable[Filter], *, timeout_s: float | None = None
+) -> list[Binding]:
     """Remove what the filters match; returns what that was. The first refusal is raised."""
     request = wire.DeleteAclsRequest
     wanted = [request.DeleteAclsFilter(*_fields(each)) for each in filters]

@@ -97,9 +97,11 @@ async def _described(client: AsyncClient, resource: ConfigResource, deadline: fl
     return entries
 
 
-async def describe_configs(client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0) -> Settings:
+async def describe_configs(
+    client: AsyncClient, resource: ConfigResource, *, timeout_s: float | None = None
+) -> Settings:
     """Settings as ZooKeeper has them. A broker need not be alive (that takes kafkalite's extension API)."""
-    deadline = client.now() + timeout_s
+    deadline = client.now() + client.patience_s(timeout_s)
     entries = await _described(client, resource, deadline)
     if entries is None:
         assert resource.broker_id is not None
@@ -126,7 +128,7 @@ async def alter_configs(
     changes: Mapping[str, str],
     deletions: Iterable[str] = (),
     *,
-    timeout_s: float = 30.0,
+    timeout_s: float | None = None,
 ) -> None:
     """Set and delete keys: all of them, or none if one is wrong."""
     request = wire.IncrementalAlterConfigsRequest

@@ -95,9 +95,9 @@ class GroupDescription:
 class Groups:
     """Administration of groups; follows coordinators. Every method raises ApiError and RpcError."""
 
-    def __init__(self, client: AsyncClient, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, client: AsyncClient, *, timeout_s: float | None = None) -> None:
         self._client = client
-        self._timeout_s = timeout_s
+        self._timeout_s = client.patience_s(timeout_s)
 
     async def list(self) -> list[tuple[BrokerId, ListedGroup]]:
         """(coordinator, group), by name."""

@@ -102,9 +102,9 @@ def _identity(each: PartitionTransaction) -> tuple[object, ...]:
 class TransactionAdmin:
     """Asks all nodes. Every method raises ApiError and RpcError."""
 
-    def __init__(self, client: AsyncClient, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, client: AsyncClient, *, timeout_s: float | None = None) -> None:
         self._client = client
-        self._timeout_s = timeout_s
+        self._timeout_s = client.patience_s(timeout_s)
 
     async def listed(
         self, states: Sequence[str] = (), producer_ids: Sequence[ProducerId] = ()

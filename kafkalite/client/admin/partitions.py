@@ -26,7 +26,7 @@ class ElectionResult:
     message: str = ""
 
 
-async def partition_count(client: AsyncClient, topic: str, *, timeout_s: float) -> int:
+async def partition_count(client: AsyncClient, topic: str, *, timeout_s: float | None = None) -> int:
     """How many partitions a topic has."""
     answer = await client.metadata([topic], timeout_s=timeout_s)
     for found in answer.topics:
@@ -41,16 +41,16 @@ async def add_partitions(
     count: int,
     assignment: Sequence[Sequence[BrokerId]] = (),
     *,
-    timeout_s: float = 30.0,
+    timeout_s: float | None = None,
 ) -> None:
     """Add partitions until there are `count`; `assignment` has the replicas of each new one, or is empty."""
-    request = wire.CreatePartitionsRequest
+    request, patience_s = wire.CreatePartitionsRequest, client.patience_s(timeout_s)
     assignments = [request.CreatePartitionsAssignment(list(each)) for each in assignment] or None
     message = request(
-        [request.CreatePartitionsTopic(topic, count, assignments)], int(timeout_s * 1000), validate_only=False
+        [request.CreatePartitionsTopic(topic, count, assignments)], int(patience_s * 1000), validate_only=False
     )
     flow = client.routing.to_controller(
-        message, timeout_s + _MARGIN_S, lambda each: [r.error_code for r in each.results]
+        message, patience_s + _MARGIN_S, lambda each: [r.error_code for r in each.results]
     )
     answer, was_asked_before = await client.run(flow)
     result = answer.results[0]
@@ -61,22 +61,26 @@ async def add_partitions(
 
 
 async def elect_leaders(
-    client: AsyncClient, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False, timeout_s: float = 30.0
+    client: AsyncClient,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    unclean: bool = False,
+    timeout_s: float | None = None,
 ) -> list[ElectionResult]:
     """Elect the preferred leaders of partitions (None: of all that need it; those that do not are left out).
 
     Args:
         unclean: any live replica, where no replica in sync is alive.
     """
-    request = wire.ElectLeadersRequest
+    request, patience_s = wire.ElectLeadersRequest, client.patience_s(timeout_s)
     topics = None
     if partitions is not None:
         by_topic: dict[str, list[int]] = {}
         for topic, number in dict.fromkeys(partitions):
             by_topic.setdefault(topic, []).append(number)
         topics = [request.TopicPartitions(topic, numbers) for topic, numbers in by_topic.items()]
-    message = request(_UNCLEAN if unclean else _PREFERRED, topics, int(timeout_s * 1000))
-    answer = await client.call_controller(message, lambda each: (each.error_code,), timeout_s=timeout_s + _MARGIN_S)
+    message = request(_UNCLEAN if unclean else _PREFERRED, topics, int(patience_s * 1000))
+    answer = await client.call_controller(message, lambda each: (each.error_code,), timeout_s=patience_s + _MARGIN_S)
     is_late = answer.error_code == ErrorCode.REQUEST_TIMED_OUT
     refuse(answer.error_code, "the election was requested, but has not been held yet" if is_late else "")
     return sorted(

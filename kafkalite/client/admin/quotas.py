@@ -12,7 +12,9 @@ from kafkalite.security.quotas import DEFAULT, Entity
 _USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
 
 
-async def describe_quotas(client: AsyncClient, *, timeout_s: float = 30.0) -> list[tuple[Entity, dict[str, float]]]:
+async def describe_quotas(
+    client: AsyncClient, *, timeout_s: float | None = None
+) -> list[tuple[Entity, dict[str, float]]]:
     """Everything that is set: (whose, limit by key)."""
     answer = await client.call_any(wire.DescribeClientQuotasRequest([], strict=False), timeout_s=timeout_s)
     refuse(answer.error_code, answer.error_message)
@@ -26,7 +28,7 @@ async def describe_quotas(client: AsyncClient, *, timeout_s: float = 30.0) -> li
 
 
 async def alter_quotas(
-    client: AsyncClient, entity: Entity, changes: Mapping[str, float | None], *, timeout_s: float = 30.0
+    client: AsyncClient, entity: Entity, changes: Mapping[str, float | None], *, timeout_s: float | None = None
 ) -> None:
     """Set limits of one entity; None removes one."""
     request = wire.AlterClientQuotasRequest

@@ -11,7 +11,10 @@ from kafkalite.protocol import wire
 
 
 async def delete_before(
-    client: AsyncClient, wanted: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, int], timeout_s: float
+    client: AsyncClient,
+    wanted: Mapping[TopicPartition, int],
+    leaders: Mapping[TopicPartition, int],
+    timeout_s: float | None = None,
 ) -> dict[TopicPartition, str]:
     """Delete the records before an offset, by partition. All are of one topic.
 
@@ -20,7 +23,7 @@ async def delete_before(
     Returns:
         What went wrong, by partition. Raises ApiError, RpcError: a leader does not answer.
     """
-    request = wire.DeleteRecordsRequest
+    request, patience_s = wire.DeleteRecordsRequest, client.patience_s(timeout_s)
     errors: dict[TopicPartition, str] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
     for key in sorted(wanted):
@@ -30,8 +33,8 @@ async def delete_before(
             errors |= dict.fromkeys(keys, "it has no leader")
             continue
         partitions = [request.DeleteRecordsPartition(key.partition, wanted[key]) for key in keys]
-        message = request([request.DeleteRecordsTopic(keys[0].topic, partitions)], int(timeout_s * 1000))
-        answer = await client.call_node(BrokerId(leader), message, timeout_s=timeout_s + 5)
+        message = request([request.DeleteRecordsTopic(keys[0].topic, partitions)], int(patience_s * 1000))
+        answer = await client.call_node(BrokerId(leader), message, timeout_s=patience_s + 5)
         for each in answer.topics[0].partitions:
             if each.error_code:
                 errors[TopicPartition(keys[0].topic, each.partition_index)] = error_code(each.error_code).name

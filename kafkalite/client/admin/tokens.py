@@ -35,7 +35,7 @@ async def create_token(
     owner: Principal | None = None,
     renewers: Sequence[Principal] = (),
     max_lifetime_ms: int = -1,
-    timeout_s: float = 30.0,
+    timeout_s: float | None = None,
 ) -> DelegationToken:
     """A new token of `owner` (None: of the client's user). `max_lifetime_ms` -1: as the brokers are configured."""
     request = wire.CreateDelegationTokenRequest
@@ -62,7 +62,7 @@ async def create_token(
 
 
 async def describe_tokens(
-    client: AsyncClient, owners: Sequence[Principal] = (), *, timeout_s: float = 30.0
+    client: AsyncClient, owners: Sequence[Principal] = (), *, timeout_s: float | None = None
 ) -> list[DelegationToken]:
     """The tokens of these owners (none: of all) that the user may see."""
     request = wire.DescribeDelegationTokenRequest
@@ -84,14 +84,14 @@ async def describe_tokens(
     ]
 
 
-async def renew_token(client: AsyncClient, hmac: bytes, period_ms: int = -1, *, timeout_s: float = 30.0) -> int:
+async def renew_token(client: AsyncClient, hmac: bytes, period_ms: int = -1, *, timeout_s: float | None = None) -> int:
     """Extend a token's life (-1: as the brokers are configured); returns its end."""
     answer = await client.call_controller(wire.RenewDelegationTokenRequest(hmac, period_ms), timeout_s=timeout_s)
     refuse(answer.error_code)
     return int(answer.expiry_timestamp_ms)
 
 
-async def expire_token(client: AsyncClient, hmac: bytes, period_ms: int = -1, *, timeout_s: float = 30.0) -> int:
+async def expire_token(client: AsyncClient, hmac: bytes, period_ms: int = -1, *, timeout_s: float | None = None) -> int:
     """End a token after this time (-1: now); returns its end."""
     answer = await client.call_controller(wire.ExpireDelegationTokenRequest(hmac, period_ms), timeout_s=timeout_s)
     refuse(answer.error_code)

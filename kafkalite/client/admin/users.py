@@ -27,7 +27,7 @@ class NewCredential:
 
 
 async def describe_users(
-    client: AsyncClient, names: Sequence[str] = (), *, timeout_s: float = 30.0
+    client: AsyncClient, names: Sequence[str] = (), *, timeout_s: float | None = None
 ) -> dict[str, dict[str, int]]:
     """User -> mechanism -> iterations, of these users (none: of all) that have credentials."""
     request = wire.DescribeUserScramCredentialsRequest
@@ -50,7 +50,7 @@ async def alter_user(
     *,
     credentials: Iterable[NewCredential] = (),
     deletions: Iterable[str] = (),
-    timeout_s: float = 30.0,
+    timeout_s: float | None = None,
 ) -> None:
     """Set credentials of a user, and delete those of the mechanisms `deletions`: all, or nothing."""
     request = wire.AlterUserScramCredentialsRequest
@@ -62,7 +62,7 @@ async def alter_user(
     ]
     removed = [request.ScramCredentialDeletion(name, _NUMBERS[mechanism]) for mechanism in deletions]
     flow = client.routing.to_controller(
-        request(removed, upsertions), timeout_s, lambda each: [r.error_code for r in each.results]
+        request(removed, upsertions), client.patience_s(timeout_s), lambda each: [r.error_code for r in each.results]
     )
     answer, was_asked_before = await client.run(flow)
     for result in answer.results:

@@ -77,7 +77,7 @@ class Diagnosis:
     elr: tuple[BrokerId, ...] = ()
 
 
-async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: float) -> Known:
+async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: float | None = None) -> Known:
     """Ask every node. Raises ApiError: there is no such partition; RpcError: nobody answers."""
     answer = await client.describe_topics([partition.topic], timeout_s=timeout_s)
     found = next(iter(answer.topics), None)
@@ -93,7 +93,7 @@ async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: floa
     return await gather(
         partition,
         metadata,
-        lambda message: client.every_node(message, timeout_s=timeout_s),
+        lambda message: client.every_node(message, timeout_s=client.patience_s(timeout_s)),
         lambda: frozenset(client.view.brokers),
     )
 

@@ -51,6 +51,7 @@ class ClusterAccess:
             clock=node.env.clock,
             rng=node.env.random,
             client_id="kafkalite-console",
+            timeout_s=TIMEOUT_S,
             request_timeout_s=TIMEOUT_S,
             entropy=node.env.entropy,
         )

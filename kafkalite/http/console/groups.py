@@ -81,7 +81,7 @@ class GroupAnswers:
         name = asked.query.get("group", "")
         rights.need("DescribeGroups", {_GROUP: [name]})
         client = await self._cluster.client(asked)
-        coordinator, described = await Groups(client, timeout_s=TIMEOUT_S).describe(name)
+        coordinator, described = await Groups(client).describe(name)
         if described.state == _NOBODY:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
         is_visible = cache(rights.visible("OffsetFetch", ResourceType.TOPIC))
@@ -133,7 +133,7 @@ class GroupAnswers:
         led = [key for key in keys if (s := self._node.metadata.partition(key)) is not None and s.leader in live]
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                return await ends_of(client, led, LATEST_TIMESTAMP, TIMEOUT_S)
+                return await ends_of(client, led, LATEST_TIMESTAMP)
         except (ApiError, RpcError, TimeoutError):
             return {}
 

@@ -12,7 +12,7 @@ from kafkalite.client.admin.quotas import describe_quotas
 from kafkalite.client.admin.users import describe_users
 from kafkalite.errors import ApiError
 from kafkalite.http.authentication import AuthenticatedRequest
-from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
+from kafkalite.http.console.cluster import ClusterAccess
 from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.values import whole
 from kafkalite.rpc.answers import RpcError
@@ -34,7 +34,7 @@ class OperatorAnswers:
     async def transactions(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """Transactional ids with their state, what is open on partitions, and what hangs."""
         text = asked.query.get("text", "")
-        known = TransactionAdmin(await self._cluster.client(asked), timeout_s=TIMEOUT_S)
+        known = TransactionAdmin(await self._cluster.client(asked))
         sees_id = rights.visible("ListTransactionsRequest", _TRANSACTION)
         sees_topic = rights.visible("OpenTransactionsRequest", _TOPIC)
         listed = [
@@ -83,7 +83,7 @@ class OperatorAnswers:
         text = asked.query.get("text", "")
 
         async def users() -> list[dict[str, Any]]:
-            found = await describe_users(client, timeout_s=TIMEOUT_S)
+            found = await describe_users(client)
             return [{"user": name, "mechanisms": sorted(each)} for name, each in sorted(found.items()) if text in name]
 
         async def acls() -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ class OperatorAnswers:
                     "pattern": each.pattern.pattern_type.name,
                     "host": each.entry.host,
                 }
-                for each in await describe_acls(client, Filter(), timeout_s=TIMEOUT_S)
+                for each in await describe_acls(client, Filter())
             ]
             rows.sort(key=lambda row: (row["principal"], row["resource"], row["name"], row["operation"]))
             return [row for row in rows if text in row["principal"] or text in row["name"]]
@@ -111,7 +111,7 @@ class OperatorAnswers:
                     "limits": limits,
                     "entity": {"user": entity.user, "client_id": entity.client_id},
                 }
-                for entity, limits in await describe_quotas(client, timeout_s=TIMEOUT_S)
+                for entity, limits in await describe_quotas(client)
             ]
 
         parts = {

@@ -181,7 +181,7 @@ async def _settings(client: AsyncClient, name: str, rights: UserRights) -> list[
     """Every setting that holds; None: the user may not see them."""
     if not rights.may("DescribeConfigs", {_TOPIC: [name]}):
         return None
-    found = await describe_configs(client, ConfigResource.topic(name), timeout_s=TIMEOUT_S)
+    found = await describe_configs(client, ConfigResource.topic(name))
     rows = []
     for key, value in sorted(found.effective.items()):
         doc = TOPIC_KEYS[key][0].metadata["doc"] if key in TOPIC_KEYS else ""

@@ -80,7 +80,6 @@ def create(
                 BackupSelection(tuple(sorted(set(topics))), pattern, not no_groups),
                 limit=limit,
                 parallel=parallel,
-                timeout_s=cli.timeout_s,
                 is_shown=not cli.out.as_json,
             )
 
@@ -194,11 +193,9 @@ def restore(
 
     async def work() -> Restored:
         async with cli.connect() as client:
-            cluster_id = (await client.metadata((), timeout_s=cli.timeout_s)).cluster_id
+            cluster_id = (await client.metadata(())).cluster_id
             name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"restore-{cluster_id}-{prefix}").rstrip("-") + ".json"
-            run = Restore(
-                client, directory, manifest, wishes, RestoreState(state or directory / name), timeout_s=cli.timeout_s
-            )
+            run = Restore(client, directory, manifest, wishes, RestoreState(state or directory / name))
             blocked = await run.obstacles()
             if blocked and replace:
                 shown = ", ".join(blocked[:5]) + (f" and {len(blocked) - 5} more" if len(blocked) > 5 else "")

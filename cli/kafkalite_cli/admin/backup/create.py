@@ -60,17 +60,10 @@ class BackupSelection:
 
 
 async def create(
-    client: AsyncClient,
-    root: Path,
-    selection: BackupSelection,
-    *,
-    limit: int | None,
-    parallel: int,
-    timeout_s: float,
-    is_shown: bool,
+    client: AsyncClient, root: Path, selection: BackupSelection, *, limit: int | None, parallel: int, is_shown: bool
 ) -> Manifest:
     """Copy; go on where an earlier run stopped. Raises BackupError, ApiError, RpcError, OSError."""
-    plan = await _plan(client, root, selection, timeout_s)
+    plan = await _plan(client, root, selection)
     total = sum(part.end - part.start for topic in plan.topics for part in topic.partitions)
     pace = Pace("copied", total, limit=limit, is_shown=is_shown)
     done: dict[TopicPartition, BackedPartition] = {}
@@ -79,13 +72,13 @@ async def create(
     async def copy(item: tuple[str, BackedPartition]) -> None:
         topic, part = item
         key = TopicPartition(topic, part.partition)
-        done[key] = await _copy_partition(client, root, key, part, pace, timeout_s)
+        done[key] = await _copy_partition(client, root, key, part, pace)
 
     try:
         await each_in_parallel(wanted, copy, parallel=parallel)
     finally:
         pace.close()
-    _check_same(plan, {topic.topic: topic for topic in (await client.metadata(timeout_s=timeout_s)).topics})
+    _check_same(plan, {topic.topic: topic for topic in (await client.metadata()).topics})
     topics = tuple(
         replace(topic, partitions=tuple(done[TopicPartition(topic.topic, part.partition)] for part in topic.partitions))
         for topic in plan.topics
@@ -100,10 +93,10 @@ def _now(client: AsyncClient) -> str:
     return datetime.fromtimestamp(client.clock.wall_ms() / 1000, UTC).isoformat(timespec="seconds")
 
 
-async def _plan(client: AsyncClient, root: Path, selection: BackupSelection, timeout_s: float) -> Manifest:
+async def _plan(client: AsyncClient, root: Path, selection: BackupSelection) -> Manifest:
     """What the first run has found, or, in an empty directory, what there is now."""
     plan = _plan_in(root)
-    metadata = await client.metadata(timeout_s=timeout_s)
+    metadata = await client.metadata()
     now = {topic.topic: topic for topic in metadata.topics}
     wanted = dataclasses.asdict(selection) | {"topics": list(selection.topics)}
     if plan is not None:
@@ -116,10 +109,10 @@ async def _plan(client: AsyncClient, root: Path, selection: BackupSelection, tim
         _check_same(plan, now)
         return plan
     names = _chosen(selection, now)
-    groups, notes = await _groups(client, names, timeout_s) if selection.groups else ((), [])
-    acls, quotas = await _acls(client, notes, timeout_s), await _quotas(client, notes, timeout_s)
+    groups, notes = await _groups(client, names) if selection.groups else ((), [])
+    acls, quotas = await _acls(client, notes), await _quotas(client, notes)
     # After the groups: what a group has committed is then in the backup.
-    topics = tuple([await _topic(client, now[name], timeout_s) for name in names])
+    topics = tuple([await _topic(client, now[name]) for name in names])
     plan = Manifest(metadata.cluster_id, _now(client), topics, groups, acls, quotas, tuple(notes), choice=wanted)
     write_atomically(root / PLAN, plan.to_json())
     return plan
@@ -164,20 +157,18 @@ def _chosen(selection: BackupSelection, now: dict[str, TopicMetadata]) -> list[s
     return names
 
 
-async def _topic(client: AsyncClient, topic: TopicMetadata, timeout_s: float) -> BackedTopic:
+async def _topic(client: AsyncClient, topic: TopicMetadata) -> BackedTopic:
     keys = [TopicPartition(topic.topic, each.partition) for each in topic.partitions]
-    settings = (await describe_configs(client, ConfigResource.topic(topic.topic), timeout_s=timeout_s)).own
-    begins = await client.beginning_offsets(keys, timeout_s=timeout_s)
-    ends = await client.end_offsets(keys, isolation=_READ_COMMITTED, timeout_s=timeout_s)
+    settings = (await describe_configs(client, ConfigResource.topic(topic.topic))).own
+    begins = await client.beginning_offsets(keys)
+    ends = await client.end_offsets(keys, isolation=_READ_COMMITTED)
     partitions = tuple(BackedPartition(key.partition, begins[key], ends[key]) for key in sorted(keys))
     factor = max((len(each.replicas) for each in topic.partitions), default=1)
     return BackedTopic(topic.topic, topic.topic_id, factor, settings, partitions)
 
 
-async def _groups(
-    client: AsyncClient, names: Sequence[str], timeout_s: float
-) -> tuple[tuple[BackedGroup, ...], list[str]]:
-    admin = Groups(client, timeout_s=timeout_s)
+async def _groups(client: AsyncClient, names: Sequence[str]) -> tuple[tuple[BackedGroup, ...], list[str]]:
+    admin = Groups(client)
     found, notes = [], []
     try:
         for _, listed in await admin.list():
@@ -199,9 +190,9 @@ async def _groups(
     return tuple(found), notes
 
 
-async def _acls(client: AsyncClient, notes: list[str], timeout_s: float) -> tuple[dict[str, Any], ...] | None:
+async def _acls(client: AsyncClient, notes: list[str]) -> tuple[dict[str, Any], ...] | None:
     try:
-        bindings = await describe_acls(client, Filter(), timeout_s=timeout_s)
+        bindings = await describe_acls(client, Filter())
     except ApiError as error:
         if error.code not in _NOT_FOR_US:
             raise
@@ -222,9 +213,9 @@ async def _acls(client: AsyncClient, notes: list[str], timeout_s: float) -> tupl
     )
 
 
-async def _quotas(client: AsyncClient, notes: list[str], timeout_s: float) -> tuple[dict[str, Any], ...] | None:
+async def _quotas(client: AsyncClient, notes: list[str]) -> tuple[dict[str, Any], ...] | None:
     try:
-        found = await describe_quotas(client, timeout_s=timeout_s)
+        found = await describe_quotas(client)
     except ApiError as error:
         if error.code not in _NOT_FOR_US:
             raise
@@ -234,7 +225,7 @@ async def _quotas(client: AsyncClient, notes: list[str], timeout_s: float) -> tu
 
 
 async def _copy_partition(
-    client: AsyncClient, root: Path, key: TopicPartition, part: BackedPartition, pace: Pace, timeout_s: float
+    client: AsyncClient, root: Path, key: TopicPartition, part: BackedPartition, pace: Pace
 ) -> BackedPartition:
     writer = PartitionWriter(root, key.topic, key.partition)
     position = max(part.start, writer.next_offset)
@@ -242,9 +233,9 @@ async def _copy_partition(
     try:
         while position < part.end:
             before = position
-            position = await _copy_some(client, writer, key, position, part.end, pace, timeout_s)
+            position = await _copy_some(client, writer, key, position, part.end, pace)
             if position == before:
-                raise BackupError(f"{key}: nothing could be read at offset {position} within {timeout_s:g} s")
+                raise BackupError(f"{key}: nothing could be read at offset {position} within {client.timeout_s:g} s")
         writer.seal()
     except OSError:
         writer.abandon()
@@ -256,25 +247,17 @@ async def _copy_partition(
 
 
 async def _copy_some(
-    client: AsyncClient,
-    writer: PartitionWriter,
-    key: TopicPartition,
-    position: int,
-    end: int,
-    pace: Pace,
-    timeout_s: float,
+    client: AsyncClient, writer: PartitionWriter, key: TopicPartition, position: int, end: int, pace: Pace
 ) -> int:
     """The position after what one fetch has brought."""
-    deadline = client.now() + timeout_s
+    deadline = client.now() + client.timeout_s
     while True:
         try:
-            fetched, records = await client.fetch_raw(
-                key, position, _FETCH_BYTES, isolation=_READ_COMMITTED, timeout_s=timeout_s
-            )
+            fetched, records = await client.fetch_raw(key, position, _FETCH_BYTES, isolation=_READ_COMMITTED)
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            first = min((await client.beginning_offsets([key], timeout_s=timeout_s))[key], end)
+            first = min((await client.beginning_offsets([key]))[key], end)
             if first <= position:
                 raise
             writer.note_deleted(position, first)

@@ -130,21 +130,13 @@ class Restore:
     """One run. Every method raises ConfigError (what is there is in the way), BackupError, ApiError, RpcError, OSError."""
 
     def __init__(
-        self,
-        client: AsyncClient,
-        root: Path,
-        manifest: Manifest,
-        wishes: Wishes,
-        state: RestoreState,
-        *,
-        timeout_s: float,
+        self, client: AsyncClient, root: Path, manifest: Manifest, wishes: Wishes, state: RestoreState
     ) -> None:
         self._client = client
         self._root = root
         self._manifest = manifest
         self._wishes = wishes
         self._state = state
-        self._timeout_s = timeout_s
         self._notes: list[str] = []
         self._earlier = 0
         #: Ids of topics that this run has deleted, and that some node may still show.
@@ -155,7 +147,7 @@ class Restore:
 
     async def obstacles(self) -> list[str]:
         """Topics of the cluster that would have to be deleted. Also sees that the names are possible."""
-        found = {each.topic: each for each in (await self._client.metadata(timeout_s=self._timeout_s)).topics}
+        found = {each.topic: each for each in (await self._client.metadata()).topics}
         blocked = []
         for topic in self._manifest.topics:
             name = self._name(topic.topic)
@@ -174,7 +166,7 @@ class Restore:
         if len(there.partitions) != len(topic.partitions):
             return False
         keys = [TopicPartition(there.topic, number) for number in range(len(topic.partitions))]
-        return not any((await self._client.end_offsets(keys, timeout_s=self._timeout_s)).values())
+        return not any((await self._client.end_offsets(keys)).values())
 
     async def run(self, *, limit: int | None, parallel: int, is_shown: bool) -> Restored:
         """Everything, in an order in which a run that was killed can be repeated."""
@@ -219,8 +211,8 @@ class Restore:
     # --- topics ----------------------------------------------------------------------------------
 
     async def _delete(self, name: str) -> None:
-        self._deleted.add((await self._client.metadata([name], timeout_s=self._timeout_s)).topics[0].topic_id)
-        (result,) = await self._client.delete_topics([name], timeout_s=self._timeout_s)
+        self._deleted.add((await self._client.metadata([name])).topics[0].topic_id)
+        (result,) = await self._client.delete_topics([name])
         refuse(result.error, f"{name}: {result.message or error_code(result.error).name}")
 
     async def _create(self, topic: BackedTopic) -> None:
@@ -228,13 +220,13 @@ class Restore:
         factor = self._wishes.replication_factor or topic.replication_factor
         known = self._state.topics.get(name)
         if known:
-            there = (await self._client.metadata([name], timeout_s=self._timeout_s)).topics[0]
+            there = (await self._client.metadata([name])).topics[0]
             if not there.error and there.topic_id == known:
                 fewest = min((len(each.replicas) for each in there.partitions), default=factor)
                 if fewest < factor:  # an earlier run, which may have died before it said so
                     self._notes.append(f"{name}: {number_of(fewest, 'replica')} instead of {factor}")
                 return
-        brokers = len((await self._client.metadata((), timeout_s=self._timeout_s)).brokers)
+        brokers = len((await self._client.metadata(())).brokers)
         if self._wishes.replication_factor is None and factor > brokers:
             self._notes.append(
                 f"{name}: {number_of(brokers, 'replica')} instead of {factor}: there are no more brokers"
@@ -247,10 +239,10 @@ class Restore:
         deadline = self._client.now() + _DELETION_S
         while True:
             wanted = NewTopic(name, len(topic.partitions), factor, None, "shifted", settings)
-            (result,) = await self._client.create_topics([wanted], timeout_s=self._timeout_s)
+            (result,) = await self._client.create_topics([wanted])
             if result.error != ErrorCode.TOPIC_ALREADY_EXISTS:
                 break
-            there = (await self._client.metadata([name], timeout_s=self._timeout_s)).topics[0]
+            there = (await self._client.metadata([name])).topics[0]
             if not there.error and await self._is_ours(topic, there):
                 if not known:
                     self._state.keep(name, there.topic_id)
@@ -262,7 +254,7 @@ class Restore:
         self._state.keep(name, await self._known_id(name, result.topic_id))
 
     async def _known_id(self, name: str, stored_id: str) -> str:
-        await self._client.known_topic(name, timeout_s=self._timeout_s)
+        await self._client.known_topic(name, timeout_s=self._client.timeout_s)
         return stored_id or str(self._client.view.topics[name].topic_id)
 
     def _settings(self, topic: BackedTopic) -> dict[str, str]:
@@ -274,7 +266,7 @@ class Restore:
         loading = {*_WHILE_LOADING, _MAX_MESSAGE}
         resource = ConfigResource.topic(self._name(topic.topic))
         kept = {key: value for key, value in own.items() if key in loading}
-        await alter_configs(self._client, resource, kept, sorted(loading - own.keys()), timeout_s=self._timeout_s)
+        await alter_configs(self._client, resource, kept, sorted(loading - own.keys()))
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -284,30 +276,30 @@ class Restore:
 
     async def _load(self, topic: BackedTopic, part: BackedPartition, pace: Pace) -> None:
         key = TopicPartition(self._name(topic.topic), part.partition)
-        begins = await self._client.beginning_offsets([key], timeout_s=self._timeout_s)
-        done = (await self._client.end_offsets([key], timeout_s=self._timeout_s))[key]
+        begins = await self._client.beginning_offsets([key])
+        done = (await self._client.end_offsets([key]))[key]
         if begins[key] or done > part.records:
             raise BackupError(f"{key}: something else has written to the topic, or deleted from it: {_BEGIN_AGAIN}")
         self._earlier += done
         await pace.moved(0, done)
         if done == part.records:
             return
-        producer_id, epoch = await self._client.init_producer_id(timeout_s=self._timeout_s)
+        producer_id, epoch = await self._client.init_producer_id(timeout_s=self._client.timeout_s)
         sequence = 0
         for each in batches_to_send(self._stored(topic, part), done):
             batch = each.encoded(producer_id, epoch, sequence)
             # An idempotent producer: a batch that is sent again after a lost response is not there twice.
-            await self._client.run(self._client.routing.produce({key: batch}, -1, self._timeout_s))
+            await self._client.run(self._client.routing.produce({key: batch}, -1, self._client.timeout_s))
             sequence = (sequence + each.record_count) & 0x7FFFFFFF
             await pace.moved(len(batch), each.record_count)
 
     async def _compare(self, topic: BackedTopic, part: BackedPartition, pace: Pace) -> None:
         key = TopicPartition(self._name(topic.topic), part.partition)
         comparison = Comparison(batches_to_send(self._stored(topic, part)))
-        position, end = 0, (await self._client.end_offsets([key], timeout_s=self._timeout_s))[key]
-        deadline = self._client.now() + self._timeout_s
+        position, end = 0, (await self._client.end_offsets([key]))[key]
+        deadline = self._client.now() + self._client.timeout_s
         while position < end:
-            _, records = await self._client.fetch_raw(key, position, _FETCH_BYTES, timeout_s=self._timeout_s)
+            _, records = await self._client.fetch_raw(key, position, _FETCH_BYTES)
             before = position
             for at, header in split_batches(records):
                 if header.next_offset <= position:
@@ -318,9 +310,11 @@ class Restore:
                     raise api_error(error.code, f"{key}: {error}: {_BEGIN_AGAIN}") from None
                 position = header.next_offset
             if position > before:
-                deadline = self._client.now() + self._timeout_s
+                deadline = self._client.now() + self._client.timeout_s
             elif self._client.now() > deadline:
-                raise BackupError(f"{key}: nothing could be read at offset {position} within {self._timeout_s:g} s")
+                raise BackupError(
+                    f"{key}: nothing could be read at offset {position} within {self._client.timeout_s:g} s"
+                )
             await pace.moved(len(records), position - before)
         try:
             comparison.finish()
@@ -333,7 +327,7 @@ class Restore:
         """Groups that have members, or offsets that would be overwritten."""
         if not self._wishes.groups:
             return
-        admin = Groups(self._client, timeout_s=self._timeout_s)
+        admin = Groups(self._client)
         for group in self._manifest.groups:
             _, described = await admin.describe(group.group)
             if described.members:
@@ -381,7 +375,7 @@ class Restore:
             number, where = first_commit_error(response)
             return number, f"group {group.group!r}: {where or error_code(number).name}"
 
-        await self._client.call_coordinator(0, group.group, message, meaning, timeout_s=self._timeout_s)
+        await self._client.call_coordinator(0, group.group, message, meaning)
         return group.group
 
     async def _acls(self) -> int:
@@ -390,7 +384,7 @@ class Restore:
             return 0
         bindings = [_binding(each) for each in self._manifest.acls]
         if bindings:
-            await create_acls(self._client, bindings, timeout_s=self._timeout_s)
+            await create_acls(self._client, bindings)
         return len(bindings)
 
     async def _quotas(self) -> int:
@@ -403,7 +397,7 @@ class Restore:
             self._notes.append("the backup does not have the addresses of some quotas: set these by hand")
         for each in owned:
             entity = Entity(each["user"], each["client_id"], each.get("ip"))
-            await alter_quotas(self._client, entity, each["limits"], timeout_s=self._timeout_s)
+            await alter_quotas(self._client, entity, each["limits"])
         return len(owned)
 
 
