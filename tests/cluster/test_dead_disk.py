@@ -30,7 +30,7 @@ from kafkalite.extension.messages.topics import NewTopic, RemovePartitionsReques
 from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
-from tests.support.commands import admin
+from tests.support.commands import admin_meanwhile
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
@@ -380,7 +380,7 @@ async def test_a_swapped_disk_is_taken_into_service_without_a_restart(tmp_path: 
             assert isinstance(back, DiskOnlineResponse) and (back.error, back.logs) == (0, 2)
             await wait_in_sync(cluster, TOPIC, 1)
             assert (await census(cluster, tally)).clean and len(tally.acked) >= 300
-        disks = (await asyncio.to_thread(admin, cluster.bootstrap, "disk", "list"))["disks"]
+        disks = (await admin_meanwhile(cluster.bootstrap, "disk", "list"))["disks"]
         assert [(each["state"], each["partitions"]) for each in disks] == [("online", 2), ("online", 2)]
         assert all(each["free_bytes"] > 0 and each["total_bytes"] > each["free_bytes"] for each in disks)
 

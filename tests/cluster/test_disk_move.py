@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
-from tests.support.commands import kafkalite
+from tests.support.commands import Outcome, kafkalite
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
@@ -40,7 +39,10 @@ async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None
         async with asyncio.timeout(60):  # a new partition's ISR is full before its members have heard of it
             while sum(len(list(disk.glob(f"{TOPIC}-*"))) for disk in (first, second)) < 4:
                 await asyncio.sleep(0.05)
-        run = partial(asyncio.to_thread, kafkalite, "admin", "disk", bootstrap=cluster.bootstrap)
+
+        async def run(*words: str) -> Outcome:
+            return await asyncio.to_thread(kafkalite, "admin", "disk", *words, bootstrap=cluster.bootstrap)
+
         names = sorted(path.name for path in first.glob(f"{TOPIC}-*"))
         assert len(names) == 2
         enough = asyncio.Event()

@@ -19,7 +19,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, any_controller, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
-from tests.support.commands import admin
+from tests.support.commands import admin_meanwhile
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
@@ -73,7 +73,7 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
             (result,) = await client.create_topics([topic])
             assert result.error == 0, result
         await wait_in_sync(cluster, TOPIC, 3)
-        run = partial(asyncio.to_thread, admin, cluster.bootstrap)
+        run = partial(admin_meanwhile, cluster.bootstrap)
         trace = await asyncio.to_thread(Trace, cluster)
         plan = tmp_path / "plan.json"
         planned = await run("reassign", "plan", "--brokers", "4,5,6", "-o", str(plan))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from types import ModuleType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kafkalite.errors import ApiError, ErrorCode
 
@@ -28,12 +28,12 @@ class GroupModel(Generic[Member]):
     """One group, its members, and the log that another coordinator reads."""
 
     #: The modules with the rules, and with the records.
-    heartbeats: ClassVar[ModuleType]
-    records: ClassVar[ModuleType]
+    heartbeats: ModuleType
+    records: ModuleType
     #: What a member has that has nothing.
-    nothing: ClassVar[Any]
+    nothing: Any
     #: Attributes of the group that the log brings back.
-    kept: ClassVar[tuple[str, ...]]
+    kept: tuple[str, ...]
 
     def __init__(self, source: random.Random, group: Any) -> None:
         self.source = source

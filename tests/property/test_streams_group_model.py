@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +44,7 @@ _TASKS = {(name, number) for name in ("0", "1") for number in range(3)}
 
 def check_assignment(
     members: list[StreamsAssigned],
-    targets: dict[str, TaskSets],
+    targets: Mapping[str, TaskSets],
     subtopologies: list[ConfiguredSubtopology],
     standbys: int,
 ) -> None:

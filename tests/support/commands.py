@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -54,3 +55,8 @@ def admin(bootstrap: str | Sequence[str], *arguments: str, code: int = 0) -> Any
     done = kafkalite("admin", *arguments, "--json", bootstrap=bootstrap)
     assert done.code == code, (arguments, done)
     return json.loads(done.out.splitlines()[-1]) if done.out.strip() else None
+
+
+async def admin_meanwhile(bootstrap: str | Sequence[str], *arguments: str, code: int = 0) -> Any:
+    """As `admin`, while the loop goes on."""
+    return await asyncio.to_thread(admin, bootstrap, *arguments, code=code)

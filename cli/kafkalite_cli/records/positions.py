@@ -71,10 +71,12 @@ async def choose_topics(
     return dict(sorted(found.items()))
 
 
-async def existing_topics(client: AsyncClient, named: Sequence[str], pattern: str | None) -> dict[str, int]:
+async def existing_topics(
+    client: AsyncClient, named: Sequence[str], pattern: str | None, timeout_s: float | None = None
+) -> dict[str, int]:
     """The same, of those that there are now."""
     matches = None if pattern is None else parse_pattern(pattern, "--pattern").fullmatch
-    answer = await client.metadata(named if matches is None else None)
+    answer = await client.metadata(named if matches is None else None, timeout_s=timeout_s)
     return {
         topic.topic: len(topic.partitions)
         for topic in answer.topics

@@ -282,9 +282,7 @@ async def test_a_restore_that_failed_at_its_end_is_repeated(
         async def run_restore() -> Restored:
             manifest, state = finished_manifest(tmp_path), RestoreState(tmp_path / "state.json")
             wishes = Wishes("x.", quotas=True)
-            return await Restore(client, tmp_path, manifest, wishes, state, timeout_s=60).run(
-                limit=None, parallel=1, is_shown=False
-            )
+            return await Restore(client, tmp_path, manifest, wishes, state).run(limit=None, parallel=1, is_shown=False)
 
         with monkeypatch.context() as patch:
             patch.setattr(Restore, "_quotas", refuses)
@@ -360,7 +358,7 @@ async def test_fewer_replicas_are_said_by_each_run(tmp_path: Path, monkeypatch: 
 
         async def run_restore() -> Restored:
             state = RestoreState(tmp_path / "state.json")
-            run = Restore(client, tmp_path / "b", manifest, Wishes("x.", quotas=True), state, timeout_s=60)
+            run = Restore(client, tmp_path / "b", manifest, Wishes("x.", quotas=True), state)
             return await run.run(limit=None, parallel=1, is_shown=False)
 
         with monkeypatch.context() as patch:
@@ -406,6 +404,6 @@ async def test_a_topic_that_is_created_again_meanwhile_is_not_mixed(
         with pytest.raises(BackupError, match="topic 't' was deleted since this backup was begun"):
             await backup_create.create(
                 client, tmp_path, backup_create.BackupSelection(("t",), None, groups=False),
-                limit=None, parallel=1, timeout_s=30.0, is_shown=False,
+                limit=None, parallel=1, is_shown=False,
             )  # fmt: skip
         assert not (tmp_path / MANIFEST).exists()

@@ -92,7 +92,7 @@ async def test_the_last_records_are_found_behind_what_was_compacted_away() -> No
             (5, [1, 2, 5, 70, 99]),
             (9, [0, 1, 1, 2, 5, 70, 99]),
         ):
-            found = await last_records(client, consumer, keys, count, 30.0)
+            found = await last_records(client, consumer, keys, count)
             assert [record.timestamp for record in found] == expected, count
 
 
@@ -104,7 +104,7 @@ async def test_what_comes_while_a_time_is_looked_up_is_young_enough(monkeypatch:
             return {T0: ListedOffset("t", 0, 0, -1, Offset(next(answers)), LeaderEpoch(0))}
 
         monkeypatch.setattr(client, "list_offsets", list_offsets)
-        assert await resolve(client, [T0], At(5), 30.0) == {T0: 3}
+        assert await resolve(client, [T0], At(5)) == {T0: 3}
 
 
 def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,16 +25,17 @@ class _NothingMoves:
         self._replicas = list(replicas)
         self.view = ClusterView()
         self.backoff = self
+        self.timeout_s = 1.0
 
     def pause_s(self, attempts: int) -> float:
         return 0.0
 
     async def request(
-        self, request: ListReassignmentsRequest, response: type[ListReassignmentsResponse], *, timeout_s: float
+        self, request: ListReassignmentsRequest, response: type[ListReassignmentsResponse]
     ) -> ListReassignmentsResponse:
         return response(ErrorCode.NONE)
 
-    async def metadata(self, topics: set[str], *, timeout_s: float) -> Metadata:
+    async def metadata(self, topics: set[str]) -> Metadata:
         assert topics == {"t"}
         ids = tuple(map(BrokerId, self._replicas.pop(0) if len(self._replicas) > 1 else self._replicas[0]))
         partition = PartitionMetadata(0, 0, ids[0], LeaderEpoch(1), ids, ids)
@@ -55,7 +56,7 @@ async def test_moves_that_were_done_before_the_first_look(
     wanted: dict[TopicPartition, tuple[int, ...]] | None, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = cast(AsyncClient, _NothingMoves((1, 3), (2, 1)))  # the first node has not heard of the end yet
-    await watch(client, Output(as_json=False), timeout_s=1, wanted=wanted)
+    await watch(client, Output(as_json=False), wanted=wanted)
     assert capsys.readouterr().out == says + "\n"
 
 
@@ -65,7 +66,7 @@ async def test_moves_that_somebody_else_has_cancelled_are_not_done(capsys: pytes
     with pytest.raises(
         MovesEnded, match="1 of 1 partition did not get the requested replicas: t-0 has 1,3 and not 2,1"
     ):
-        await watch(client, Output(as_json=False), timeout_s=1, wanted={T0: (2, 1)})
+        await watch(client, Output(as_json=False), wanted={T0: (2, 1)})
     assert capsys.readouterr().out == ""
 
 
@@ -74,13 +75,13 @@ class _ACancelledMove(_NothingMoves):
 
     is_over = False
 
-    async def request(self, request: Any, response: Any, *, timeout_s: float) -> Any:
+    async def request(self, request: Any, response: Any) -> Any:
         was_over, self.is_over = self.is_over, True
         move = Reassignment("t", 0, ids(1, 3, 2), ids(2, 1), ids(1, 3), ids(2, 1, 3), (), ids(1, 3), BrokerId(1))
         return response(ErrorCode.NONE, "", () if was_over else (move,))
 
-    async def metadata(self, topics: Any, *, timeout_s: float) -> Metadata:
-        return await super().metadata({"t"}, timeout_s=timeout_s)
+    async def metadata(self, topics: Any) -> Metadata:
+        return await super().metadata({"t"})
 
     async def describe_replicas(self, topics: Any, *, timeout_s: float) -> dict[BrokerId, Any]:
         return {}
@@ -93,8 +94,8 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
 async def test_whoever_watches_learns_that_moves_were_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
     """`status --watch` said "all reassignments are done", and ended with 0."""
     with pytest.raises(MovesEnded, match="t-0 has 1,3 and not 2,1"):
-        await watch(cast(AsyncClient, _ACancelledMove((1, 3))), Output(as_json=False), timeout_s=1)
-    await watch(cast(AsyncClient, _ACancelledMove((2, 1))), Output(as_json=False), timeout_s=1)
+        await watch(cast(AsyncClient, _ACancelledMove((1, 3))), Output(as_json=False))
+    await watch(cast(AsyncClient, _ACancelledMove((2, 1))), Output(as_json=False))
     assert capsys.readouterr().out.endswith("all reassignments are done\n")
 
 

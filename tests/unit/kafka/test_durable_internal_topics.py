@@ -191,8 +191,8 @@ async def test_transactions_and_offsets_of_a_topic_that_flushes_are_on_every_dis
         assert _flushing(cluster, GROUP_TOPIC) == {False} and _unsynced(cluster, GROUP_TOPIC)
 
         await _create(client, "durable", FLUSH)
-        for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
-            await until(lambda topic=topic: _flushing(cluster, topic) == {True})
+        internal = (GROUP_TOPIC, TRANSACTION_TOPIC)
+        await until(lambda: all(_flushing(cluster, topic) == {True} for topic in internal))
         started = await _patient(transactions, wire.InitProducerIdRequest("x", 60_000), 4, lambda got: got.error_code)
         producer = (started.producer_id, started.producer_epoch)
         assert _unsynced(cluster, TRANSACTION_TOPIC) == []

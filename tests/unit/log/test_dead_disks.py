@@ -47,7 +47,7 @@ class Host:
         self.lost: list[TopicPartition] = []
         self.judged = asyncio.Event()
 
-    async def manager(self, **settings: int) -> LogManager:
+    async def manager(self, **settings: Any) -> LogManager:
         manager = log_manager(
             self.disk,
             *self.dirs,

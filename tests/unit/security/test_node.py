@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -46,7 +45,7 @@ from kafkalite.security.requirements import FREE, REFUSALS, RPC, Scope
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.datadriven.test_rpc_messages import sample
-from tests.support.commands import admin
+from tests.support.commands import admin_meanwhile
 from tests.support.failing import fails_with
 from tests.support.principals import SECURE, by_client_id
 from tests.support.waiting import until
@@ -169,7 +168,7 @@ async def test_every_extension_request_by_one_who_may_and_one_who_may_not(cluste
 
 async def test_three_principals_with_different_rights(cluster: LoopbackCluster) -> None:
     """One writes, one reads, one may nothing; the command line says who; refusals are final, and nothing is lost."""
-    run = partial(asyncio.to_thread, admin, cluster.bootstrap)
+    run = partial(admin_meanwhile, cluster.bootstrap)
     async with client_as(cluster, "root") as root:
         await root.create_topics([NewTopic("t", 2, 2), NewTopic("secret", 1, 2)])
     added = await run("acls", "add", "--producer", "--topic", "t", "--allow-principal", "User:ann")
@@ -213,7 +212,7 @@ async def test_three_principals_with_different_rights(cluster: LoopbackCluster) 
 
 async def test_groups_of_the_python_client(cluster: LoopbackCluster) -> None:
     """A group's rights, its offsets topic by topic; a list shows what may be described."""
-    run = partial(asyncio.to_thread, admin, cluster.bootstrap)
+    run = partial(admin_meanwhile, cluster.bootstrap)
     async with client_as(cluster, "root") as root:
         await root.create_topics([NewTopic("t", 1, 2), NewTopic("secret", 1, 2)])
         for rights in (("--group", "app"), ("--topic", "t")):
@@ -361,7 +360,7 @@ async def test_a_node_knows_the_rules_before_it_listens(cluster: LoopbackCluster
 
 async def test_quotas_of_the_command_line(cluster: LoopbackCluster) -> None:
     """Set by the command line, in Kafka's znodes, obeyed by every node: the answer first, then silence."""
-    run = partial(asyncio.to_thread, admin, cluster.bootstrap)
+    run = partial(admin_meanwhile, cluster.bootstrap)
     async with client_as(cluster, "root") as root:
         await root.create_topics([NewTopic("t", 1, 2)])
         await run("quotas", "set", "producer_byte_rate=1000", "--user", "ro ot", "--client-id-default")
