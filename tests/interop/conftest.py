@@ -7,6 +7,7 @@ Go modules) only in `make interop`, which sets KAFKALITE_INTEROP.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from kafkalite.testing.apache_kafka import (
     class_path,
     flink_class_path,
     mirror_class_path,
+    newest_client_class_path,
     services_class_path,
     spring_class_path,
     streams_tests_class_path,
@@ -30,6 +32,7 @@ from kafkalite.testing.apache_kafka import (
 )
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from kafkalite.testing.maven import only_one_fills
+from kafkalite.testing.processes import ProcessCluster
 
 _HERE = Path(__file__).parent
 CLUSTER_SETTINGS = {
@@ -118,18 +121,30 @@ def install(directory: Path, *commands: list[str]) -> None:
         (directory / ".complete").touch()
 
 
-@pytest.fixture(scope="session")
-def python_clients() -> Path:
-    """The interpreter of a virtual environment with the Python clients."""
-    requirements = _HERE / "requirements.txt"
-    directory = scratch("python", requirements)
+def python_with(name: str, requirements: Path, interpreter: str = sys.executable) -> Path:
+    """The interpreter of a virtual environment with these packages."""
+    directory = scratch(name, requirements)
     python = directory / "venv" / "bin" / "python"
     install(
         directory,
-        [sys.executable, "-m", "venv", "venv"],
+        [interpreter, "-m", "venv", "venv"],
         [str(python), "-m", "pip", "install", "-q", "-r", str(requirements)],
     )
     return python
+
+
+def compiled(name: str, jars: str, *sources: Path) -> str:
+    """The class path of Java programs (default: those in clients/NAME), which are compiled against `jars`, and of `jars`."""
+    sources = sources or tuple(sorted((_HERE / "clients" / name).glob("*.java")))
+    directory = scratch(name, *sources)
+    install(directory, ["javac", "-nowarn", "-cp", jars, "-d", str(directory), *map(str, sources)])
+    return f"{directory}{os.pathsep}{jars}"
+
+
+@pytest.fixture(scope="session")
+def python_clients() -> Path:
+    """The interpreter of a virtual environment with the Python clients."""
+    return python_with("python", _HERE / "requirements.txt")
 
 
 @pytest.fixture(scope="session")
@@ -150,11 +165,13 @@ def kafka_classes() -> str:
 @pytest.fixture(scope="session")
 def service_classes() -> str:
     """The class path of Kafka Streams, Connect, and of our own programs in clients/java."""
-    jars = services_class_path(_base())
-    sources = sorted((_HERE / "clients" / "java").glob("*.java"))
-    directory = scratch("java", *sources)
-    install(directory, ["javac", "-cp", jars, "-d", str(directory), *map(str, sources)])
-    return f"{directory}{os.pathsep}{jars}"
+    return compiled("java", services_class_path(_base()))
+
+
+@pytest.fixture(scope="session")
+def newest_classes() -> str:
+    """The class path of the newest Java client, and of our programs in clients/java-newest."""
+    return compiled("java-newest", newest_client_class_path(_base()))
 
 
 @pytest.fixture(scope="session")
@@ -166,21 +183,13 @@ def mirror_classes() -> str:
 @pytest.fixture(scope="session")
 def flink_classes() -> str:
     """The class path of Apache Flink, and of our job in clients/java-flink."""
-    flink = flink_class_path(_base())
-    [source] = (_HERE / "clients" / "java-flink").glob("*.java")
-    directory = scratch("java-flink", source)
-    install(directory, ["javac", "-cp", flink, "-d", str(directory), str(source)])
-    return f"{directory}{os.pathsep}{flink}"
+    return compiled("java-flink", flink_class_path(_base()))
 
 
 @pytest.fixture(scope="session")
 def spring_classes() -> str:
     """The class path of Spring Kafka, and of our program in clients/java-spring."""
-    spring = spring_class_path(_base())
-    [source] = (_HERE / "clients" / "java-spring").glob("*.java")
-    directory = scratch("java-spring", source)
-    install(directory, ["javac", "-cp", spring, "-d", str(directory), str(source)])
-    return f"{directory}{os.pathsep}{spring}"
+    return compiled("java-spring", spring_class_path(_base()))
 
 
 @pytest.fixture(scope="session")
@@ -194,6 +203,29 @@ async def cluster(tmp_path: Path) -> AsyncIterator[LoopbackCluster]:
     async with LoopbackCluster(tmp_path, nodes=3, settings=CLUSTER_SETTINGS) as running:
         yield running
     assert not running.failures
+
+
+@contextlib.asynccontextmanager
+async def chaos_client(python: Path, cluster: ProcessCluster) -> AsyncIterator[dict[str, Any]]:
+    """clients/confluent_chaos.py produces while the block runs; what it has seen is in the dictionary afterwards."""
+    client = await asyncio.create_subprocess_exec(
+        str(python),
+        str(_HERE / "clients" / "confluent_chaos.py"),
+        ",".join(cluster.bootstrap),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert client.stdin is not None and client.stdout is not None
+    seen: dict[str, Any] = {}
+    try:
+        assert await client.stdout.readline() == b"producing\n"
+        yield seen
+        client.stdin.close()
+        seen |= json.loads((await client.stdout.read()).splitlines()[-1])
+    finally:
+        if client.returncode is None:
+            client.kill()
+        await client.wait()
 
 
 async def run_client(command: list[str], *, stdin: bytes = b"", **environment: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from pathlib import Path
 
@@ -19,11 +18,10 @@ from kafkalite.testing.apache_kafka import (
 from kafkalite.testing.kafka_settings import BROKER_SETTINGS, names_in
 from kafkalite.testing.processes import ProcessCluster
 
-from .conftest import _base, install, scratch
+from .conftest import _base, compiled
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.cluster]
 
-SOURCES = Path(__file__).parent / "clients" / "java-admin"
 SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
@@ -105,11 +103,7 @@ def test_the_list_of_broker_settings_is_that_of_the_newest_release() -> None:
 
 
 async def test_admin_gets_the_answers_of_apache_kafka(tmp_path: Path) -> None:
-    jars = newest_client_class_path(_base())
-    sources = sorted(SOURCES.glob("*.java"))
-    directory = scratch("java-admin", *sources)
-    install(directory, ["javac", "-nowarn", "-cp", jars, "-d", str(directory), *map(str, sources)])
-    classes = f"{directory}{os.pathsep}{jars}"
+    classes = compiled("java-admin", newest_client_class_path(_base()))
     server = server_class_path(_base(), NEWEST_VERSION)
     with KafkaCluster(tmp_path / "kafka", server, settings=SETTINGS | ONLY_KAFKA) as kafka:
         theirs = await answers(classes, kafka.bootstrap, tmp_path / "kafka.txt")

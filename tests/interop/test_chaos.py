@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import itertools
-import json
 import os
 import random
 import signal
@@ -16,6 +15,8 @@ import pytest
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
+
+from .conftest import chaos_client
 
 pytestmark = [pytest.mark.timeout(1_200), pytest.mark.cluster]
 
@@ -92,26 +93,10 @@ async def _disturb(cluster: ProcessCluster, source: random.Random, hit: collecti
 
 @pytest.mark.checklist(63, "F25")
 async def test_librdkafka_under_kill_9_and_stop(python_clients: Path, tmp_path: Path) -> None:
-    script = Path(__file__).parent / "clients" / "confluent_chaos.py"
     hit: collections.Counter[str] = collections.Counter()
     with ProcessCluster(tmp_path, nodes=3, settings=_SETTINGS) as cluster:
-        client = await asyncio.create_subprocess_exec(
-            str(python_clients),
-            str(script),
-            ",".join(cluster.bootstrap),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert client.stdin is not None and client.stdout is not None
-        try:
-            assert await client.stdout.readline() == b"producing\n"
+        async with chaos_client(python_clients, cluster) as seen:
             await _disturb(cluster, random.Random(5), hit)
-            client.stdin.close()
-            seen = json.loads((await client.stdout.read()).splitlines()[-1])
-        finally:
-            if client.returncode is None:
-                client.kill()
-            await client.wait()
     print(dict(hit), seen)
     clean = {"lost": 0, "duplicated": 0}
     assert seen["acked"] > 100 * _CHAOS_S / 10

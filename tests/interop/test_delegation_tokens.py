@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.apache_kafka import newest_client_class_path, tool_command, tools_class_path
+from kafkalite.testing.apache_kafka import tool_command, tools_class_path
 from tests.support.secured import PASSWORDS, SecuredCluster
 
-from .conftest import _base, install, scratch
+from .conftest import _base
 
 pytestmark = [pytest.mark.cluster]
 
-CLIENTS = Path(__file__).parent / "clients"
 _SECRET = "the nodes' secret of tokens"
 _TOOL = "org.apache.kafka.tools.DelegationTokenCommand"
 
@@ -31,11 +29,7 @@ def properties(directory: Path, user: str) -> str:
     return str(path)
 
 
-def test_java_and_kafkas_tool(tmp_path: Path) -> None:
-    jars = newest_client_class_path(_base())
-    sources = sorted((CLIENTS / "java-newest").glob("*.java"))
-    classes = scratch("java-newest", *sources)
-    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
+def test_java_and_kafkas_tool(newest_classes: str, tmp_path: Path) -> None:
     tools = tools_class_path(_base())
     secret = tmp_path / "token.secret"
     secret.write_text(_SECRET + "\n")
@@ -54,7 +48,7 @@ def test_java_and_kafkas_tool(tmp_path: Path) -> None:
             "admin", "acls", "add", "--allow-principal", "User:alice", "--producer", "--topic", "t", client_config=admin
         )
         bootstrap = ",".join(cluster.bootstrap)
-        java = run(tool_command(f"{classes}{os.pathsep}{jars}", "TokenLogin", bootstrap, PASSWORDS["alice"]))
+        java = run(tool_command(newest_classes, "TokenLogin", bootstrap, PASSWORDS["alice"]))
         by_token = [
             "create with a token: UnsupportedByAuthenticationException",
             "beyond the owner's rights: TopicAuthorizationException",

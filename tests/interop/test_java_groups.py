@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from kafkalite.protocol import wire
-from kafkalite.testing.apache_kafka import newest_client_class_path, tool_command
+from kafkalite.testing.apache_kafka import tool_command
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
 
-from .conftest import _base, install, scratch
-
 pytestmark = [pytest.mark.cluster]
 
-CLIENTS = Path(__file__).parent / "clients"
 _QUICK = {"group.consumer.heartbeat.interval.ms": 300, "group.consumer.session.timeout.ms": 6000}
 _RECORDS = 1500
 
@@ -34,12 +30,8 @@ async def _coordinator(bootstrap: str, group: str) -> int:
     return node
 
 
-async def test_java_while_the_coordinator_is_killed(tmp_path: Path) -> None:
+async def test_java_while_the_coordinator_is_killed(newest_classes: str, tmp_path: Path) -> None:
     """Members come and go, the coordinator dies: every record is read, no partition has two owners."""
-    jars = newest_client_class_path(_base())
-    sources = sorted((CLIENTS / "java-newest").glob("*.java"))
-    classes = scratch("java-newest", *sources)
-    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
     settings = _QUICK | {
         "default.replication.factor": 3,
         "num.partitions": 6,
@@ -48,9 +40,7 @@ async def test_java_while_the_coordinator_is_killed(tmp_path: Path) -> None:
         "zookeeper.session.timeout.ms": 3000,
     }
     with ProcessCluster(tmp_path, nodes=3, settings=settings) as cluster:
-        command = tool_command(
-            f"{classes}{os.pathsep}{jars}", "ModernGroup", ",".join(cluster.bootstrap), "modern-j1", str(_RECORDS)
-        )
+        command = tool_command(newest_classes, "ModernGroup", ",".join(cluster.bootstrap), "modern-j1", str(_RECORDS))
         program = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
         assert program.stdout is not None
         lines = []
@@ -74,12 +64,8 @@ async def test_java_while_the_coordinator_is_killed(tmp_path: Path) -> None:
 _SHARED_RECORDS = 4000
 
 
-async def test_java_members_of_a_share_group_while_a_leader_is_killed(tmp_path: Path) -> None:
+async def test_java_members_of_a_share_group_while_a_leader_is_killed(newest_classes: str, tmp_path: Path) -> None:
     """They accept, release and reject; one says nothing until its locks end. What was confirmed does not come again, the rest does."""
-    jars = newest_client_class_path(_base())
-    sources = sorted((CLIENTS / "java-newest").glob("*.java"))
-    classes = scratch("java-newest", *sources)
-    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
     settings = {
         "group.share.min.record.lock.duration.ms": 1_000,  # the client asks for 4 s
         "default.replication.factor": 3,
@@ -91,7 +77,7 @@ async def test_java_members_of_a_share_group_while_a_leader_is_killed(tmp_path: 
     }
     with ProcessCluster(tmp_path, nodes=3, settings=settings) as cluster:
         command = tool_command(
-            f"{classes}{os.pathsep}{jars}", "ShareGroup", ",".join(cluster.bootstrap), "shared-j1", str(_SHARED_RECORDS)
+            newest_classes, "ShareGroup", ",".join(cluster.bootstrap), "shared-j1", str(_SHARED_RECORDS)
         )
         program = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
         assert program.stdout is not None

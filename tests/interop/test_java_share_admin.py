@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.apache_kafka import newest_client_class_path, tool_command
+from kafkalite.testing.apache_kafka import tool_command
 from kafkalite.testing.processes import ProcessCluster
-
-from .conftest import _base, install, scratch
 
 pytestmark = [pytest.mark.cluster]
 
-CLIENTS = Path(__file__).parent / "clients"
 
-
-async def test_java_describes_moves_and_deletes_a_share_group(tmp_path: Path) -> None:
-    jars = newest_client_class_path(_base())
-    sources = sorted((CLIENTS / "java-newest").glob("*.java"))
-    classes = scratch("java-newest", *sources)
-    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
+async def test_java_describes_moves_and_deletes_a_share_group(newest_classes: str, tmp_path: Path) -> None:
     settings = {
         "default.replication.factor": 3,
         "min.insync.replicas": 2,
@@ -32,9 +23,7 @@ async def test_java_describes_moves_and_deletes_a_share_group(tmp_path: Path) ->
         "group.share.heartbeat.interval.ms": 300,
     }
     with ProcessCluster(tmp_path, nodes=3, settings=settings) as cluster:
-        command = tool_command(
-            f"{classes}{os.pathsep}{jars}", "ShareAdmin", ",".join(cluster.bootstrap), "shared-by-admin"
-        )
+        command = tool_command(newest_classes, "ShareAdmin", ",".join(cluster.bootstrap), "shared-by-admin")
         program = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         output, _ = await program.communicate()
         assert program.returncode == 0, output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite.testing.apache_kafka import newest_client_class_path, tool_command
+from kafkalite.testing.apache_kafka import tool_command
 from tests.support.secured import PASSWORDS, SecuredCluster
 
-from .conftest import _base, install, scratch
-from .test_delegation_tokens import CLIENTS
 from .test_tokens import Issuer
 
 pytestmark = [pytest.mark.cluster]
@@ -55,11 +52,7 @@ class ManyTokens(Issuer):
         return f"{token} {now * 1000} {max(int(claims['exp']), now + _SHORT_S) * 1000}".encode()
 
 
-def test_java(tmp_path: Path) -> None:
-    jars = newest_client_class_path(_base())
-    sources = sorted((CLIENTS / "java-newest").glob("*.java"))
-    classes = scratch("java-newest", *sources)
-    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
+def test_java(newest_classes: str, tmp_path: Path) -> None:
     issuer = ManyTokens()
     (tmp_path / "keys.json").write_text(issuer.keys)
     settings = {
@@ -75,7 +68,7 @@ def test_java(tmp_path: Path) -> None:
             url = f"http://127.0.0.1:{issuer.server.server_port}"
             command = ["IssuedTokens", ",".join(cluster.bootstrap), str(cluster.authority.truststore), url]
             done = subprocess.run(
-                tool_command(f"{classes}{os.pathsep}{jars}", *command),
+                tool_command(newest_classes, *command),
                 capture_output=True,
                 text=True,
                 timeout=240,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,12 +14,11 @@ import pytest
 from kafkalite.testing.apache_kafka import tool_command, tools_class_path
 from kafkalite.testing.processes import ProcessCluster
 
-from .conftest import _base, install, scratch
+from .conftest import _base, compiled
 from .kafka_tools import CLASSES, Verb, page, verbs
 
 pytestmark = [pytest.mark.timeout(1500), pytest.mark.cluster]
 
-SOURCES = Path(__file__).parent / "clients" / "java-tools"
 SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
@@ -62,13 +60,9 @@ class Tools:
 
 @contextmanager
 def tools(bootstrap: str, directory: Path) -> Iterator[Tools]:
-    jars = tools_class_path(_base())
-    sources = sorted(SOURCES.glob("*.java"))
-    classes = scratch("java-tools", *sources)
-    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
     directory.mkdir(exist_ok=True)
     with (directory / "tools.log").open("wb") as log:
-        running = Tools(f"{classes}{os.pathsep}{jars}", bootstrap, log)
+        running = Tools(compiled("java-tools", tools_class_path(_base())), bootstrap, log)
         try:
             yield running
         finally:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import install, scratch, seen_by
+from .conftest import python_with, seen_by
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
@@ -15,15 +14,7 @@ _ROOT = _HERE.parents[1]
 
 @pytest.fixture(scope="session")
 def kio_python() -> Path:
-    requirements = _HERE / "requirements-kio.txt"
-    directory = scratch("kio", requirements)
-    python = directory / "venv" / "bin" / "python"
-    install(
-        directory,
-        [sys.executable, "-m", "venv", "venv"],
-        [str(python), "-m", "pip", "install", "-q", "-r", str(requirements)],
-    )
-    return python
+    return python_with("kio", _HERE / "requirements-kio.txt")
 
 
 async def test_the_codec_writes_and_reads_what_kio_does(kio_python: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from kafkalite.testing.apache_kafka import oldest_client_class_path, tool_command
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
-from .conftest import _base, install, python_of, scratch, seen_by
+from .conftest import _base, compiled, python_of, python_with, seen_by
 
 pytestmark = [pytest.mark.cluster]
 
@@ -20,15 +19,9 @@ _ALL = [0, 1, 2]
 
 
 async def test_confluent_kafka_1_9(cluster: LoopbackCluster) -> None:
-    directory = scratch("python-old", _REQUIREMENTS)
-    python = directory / "venv" / "bin" / "python"
     interpreter = python_of("3.10")
     assert interpreter is not None
-    install(
-        directory,
-        [interpreter, "-m", "venv", "venv"],
-        [str(python), "-m", "pip", "install", "-q", "-r", str(_REQUIREMENTS)],
-    )
+    python = python_with("python-old", _REQUIREMENTS, interpreter)
     seen = await seen_by([str(python), str(CLIENTS / "confluent_old_client.py"), cluster.bootstrap])
     # Per assignor: read, owned by three members, owned by two, the sum of the positions where the group goes on.
     group = [200, _ALL, _ALL, 200]
@@ -51,11 +44,8 @@ async def test_confluent_kafka_1_9(cluster: LoopbackCluster) -> None:
 
 
 async def test_java_2_1(cluster: LoopbackCluster) -> None:
-    source = CLIENTS / "java-oldest" / "OldClient.java"
-    oldest = oldest_client_class_path(_base())
-    classes = scratch("java-oldest", source)
-    install(classes, ["javac", "-nowarn", "-cp", oldest, "-d", str(classes), str(source)])
-    seen = await seen_by(tool_command(f"{classes}{os.pathsep}{oldest}", "OldClient", cluster.bootstrap))
+    classes = compiled("java-oldest", oldest_client_class_path(_base()))
+    seen = await seen_by(tool_command(classes, "OldClient", cluster.bootstrap))
     assert seen == {
         "client": "2.1.1",
         "acknowledged": 201,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 from kafkalite.protocol import wire
 from kafkalite.testing.apache_kafka import (
     JavaProcess,
-    newest_client_class_path,
     tool_command,
     tools_class_path,
 )
@@ -23,13 +21,12 @@ from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from kafkalite.testing.processes import ProcessCluster
 
-from .conftest import _base, install, run_client, scratch, seen_by
+from .conftest import _base, compiled, run_client, seen_by
 
 pytestmark = [pytest.mark.cluster]
 
 _CLIENTS = Path(__file__).parent / "clients"
 _SOURCE = _CLIENTS / "java" / "CountNumbers.java"
-_ADMIN = _CLIENTS / "java-newest" / "StreamsGroupAdmin.java"
 _TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 _GROUP = "count-numbers"
 _SETTINGS = {
@@ -48,19 +45,7 @@ _KEYS = 20
 @pytest.fixture(scope="module")
 def streams_classes() -> str:
     """The class path of the newest Kafka Streams, and of the application."""
-    jars = tools_class_path(_base())
-    directory = scratch("java-streams", _SOURCE)
-    install(directory, ["javac", "-cp", jars, "-d", str(directory), str(_SOURCE)])
-    return f"{directory}{os.pathsep}{jars}"
-
-
-@pytest.fixture(scope="module")
-def admin_classes() -> str:
-    """The class path of the newest Java client, and of the program that describes streams groups."""
-    jars = newest_client_class_path(_base())
-    directory = scratch("java-streams-admin", _ADMIN)
-    install(directory, ["javac", "-cp", jars, "-d", str(directory), str(_ADMIN)])
-    return f"{directory}{os.pathsep}{jars}"
+    return compiled("java-streams", tools_class_path(_base()), _SOURCE)
 
 
 async def _asked(bootstrap: str, request: Any, version: int) -> Any:
@@ -167,7 +152,7 @@ async def test_counts_stay_exact_in_a_streams_group(streams_classes: str, tmp_pa
 
 
 async def test_what_kafkas_tools_say_of_a_streams_group(
-    streams_classes: str, admin_classes: str, cluster: LoopbackCluster
+    streams_classes: str, newest_classes: str, cluster: LoopbackCluster
 ) -> None:
     """The Admin of the newest Java client, and kafka-streams-groups, while a member is there, and when it has left."""
     host, _, port = cluster.bootstrap.split(",")[0].rpartition(":")
@@ -196,7 +181,7 @@ async def test_what_kafkas_tools_say_of_a_streams_group(
     await client.ask(beat("app", "m", epoch, **{**owned, "active_tasks": [beat.TaskIds("0", [0, 1])]}), 1)
 
     async def administered(*more: str) -> dict[str, Any]:
-        return await seen_by(tool_command(admin_classes, "StreamsGroupAdmin", cluster.bootstrap, "app", *more))
+        return await seen_by(tool_command(newest_classes, "StreamsGroupAdmin", cluster.bootstrap, "app", *more))
 
     async def tool(*arguments: str) -> str:
         flags = ("--bootstrap-server", cluster.bootstrap, *arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory
 from kafkalite.model import TopicPartition
 from kafkalite.testing.processes import ProcessCluster
+
+from .conftest import chaos_client
 
 pytestmark = [pytest.mark.cluster]
 
@@ -45,36 +46,22 @@ async def _grows(client: AsyncClient, *topics: str) -> None:
 
 @pytest.mark.checklist(63, "F25")
 async def test_librdkafka_while_zookeeper_is_away(python_clients: Path, tmp_path: Path) -> None:
-    script = Path(__file__).parent / "clients" / "confluent_chaos.py"
     zookeeper = EmbeddedZooKeeper(tmp_path / "zookeeper", class_cache=cache_directory(), max_heap_mb=64)
     zookeeper.start()
     try:
         with ProcessCluster(tmp_path / "cluster", nodes=3, settings=_SETTINGS, zookeeper=zookeeper.connect) as cluster:
-            client = await asyncio.create_subprocess_exec(
-                str(python_clients),
-                str(script),
-                ",".join(cluster.bootstrap),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-            )
-            assert client.stdin is not None and client.stdout is not None
-            try:
-                assert await client.stdout.readline() == b"producing\n"
-                async with AsyncClient.connect(cluster.bootstrap) as eye:
-                    await _grows(eye, "in", "out")
-                    zookeeper.signal(signal.SIGSTOP)
-                    await _grows(eye, "in", "out")
-                    zookeeper.signal(signal.SIGCONT)
-                    await _grows(eye, "in", "out")
-                    zookeeper.kill()
-                    await _grows(eye, "in", "out")
-                    await asyncio.to_thread(zookeeper.start)
-                client.stdin.close()
-                seen = json.loads((await client.stdout.read()).splitlines()[-1])
-            finally:
-                if client.returncode is None:
-                    client.kill()
-                await client.wait()
+            async with (
+                chaos_client(python_clients, cluster) as seen,
+                AsyncClient.connect(cluster.bootstrap) as eye,
+            ):
+                await _grows(eye, "in", "out")
+                zookeeper.signal(signal.SIGSTOP)
+                await _grows(eye, "in", "out")
+                zookeeper.signal(signal.SIGCONT)
+                await _grows(eye, "in", "out")
+                zookeeper.kill()
+                await _grows(eye, "in", "out")
+                await asyncio.to_thread(zookeeper.start)
     finally:
         zookeeper.kill()
     clean = {"lost": 0, "duplicated": 0}
