@@ -105,6 +105,7 @@ class NodeChannels(Generic[Channel]):
     """To all nodes. A node that has another address than before gets another channel."""
 
     def __init__(self, services: Services) -> None:
+        self._services = services
         self._listener = inter_broker_listener(services.config).name
         self._channels: dict[Hashable, Channel] = {}
 

@@ -42,24 +42,16 @@ class ShareApi(Generic[_Answer]):
 _Question = tuple[ShareKey, Sequence[Any]]
 
 
-class ShareChannels:
+class ShareChannels(NodeChannels["_ShareChannel"]):
     """To whichever node coordinates."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._channels: NodeChannels[_ShareChannel] = NodeChannels(services)
 
     async def ask(self, broker: Broker, api: ShareApi[_Answer], key: ShareKey, *fields: Any) -> _Answer:
         """The answer. Raises ApiError as the coordinator does; OSError when the node could not be asked."""
-        channel = self._channels.to(broker, partial(_ShareChannel, self._services, api), api.name)
+        channel = self.to(broker, partial(_ShareChannel, self._services, api), api.name)
         partition = await channel.ask((key, fields))
         if partition.error_code:
             raise api_error(error_code(partition.error_code), partition.error_message or "")
         return api.answer(partition)
-
-    def close(self) -> None:
-        """Give up the connections."""
-        self._channels.close()
 
 
 class _ShareChannel(NodeChannel[_Question, Any]):

@@ -104,23 +104,18 @@ class LocalMarkers:
         return outcome
 
 
-class MarkerChannels:
+class MarkerChannels(NodeChannels["MarkerChannel"]):
     """Sends markers to whichever node leads their partitions."""
 
     def __init__(self, services: Services, local: LocalMarkers) -> None:
-        self._services = services
+        super().__init__(services)
         self._local = local
-        self._channels: NodeChannels[MarkerChannel] = NodeChannels(services)
 
     async def send(self, broker: Broker, marker: Marker) -> Errors:
         """Each partition's outcome. Raises OSError when the node could not be asked."""
         if broker.broker_id == self._services.broker_id:
             return await self._local.write(marker)
-        return await self._channels.to(broker, partial(MarkerChannel, self._services)).ask(marker)
-
-    def close(self) -> None:
-        """Give up the connections."""
-        self._channels.close()
+        return await self.to(broker, partial(MarkerChannel, self._services)).ask(marker)
 
 
 class MarkerChannel(NodeChannel[Marker, Errors]):

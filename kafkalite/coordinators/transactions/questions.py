@@ -38,21 +38,13 @@ class Asker:
 Question = tuple[Asker, tuple[TopicPartition, ...]]
 
 
-class CoordinatorChannels:
+class CoordinatorChannels(NodeChannels["_VerificationChannel"]):
     """To whichever node coordinates."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._channels: NodeChannels[_VerificationChannel] = NodeChannels(services)
 
     async def ask(self, broker: Broker, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
         """Each partition's outcome. Raises OSError when the node could not be asked."""
-        channel = self._channels.to(broker, partial(_VerificationChannel, self._services), asker.adds)
+        channel = self.to(broker, partial(_VerificationChannel, self._services), asker.adds)
         return await channel.ask((asker, partitions))
-
-    def close(self) -> None:
-        """Give up the connections."""
-        self._channels.close()
 
 
 class _VerificationChannel(NodeChannel[Question, Answers]):
