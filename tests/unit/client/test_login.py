@@ -22,26 +22,17 @@ from kafkalite.security.dialling import ClientSecurity
 from kafkalite.security.principal import Principal
 from kafkalite.security.sasl import MECHANISMS
 from tests.support.failing import fails_with
-from tests.support.security import PASSWORDS, listener_security
+from tests.support.security import PASSWORDS
 from tests.support.waiting import until
-from tests.unit.kafka.conftest import Broker
+from tests.unit.kafka.conftest import Broker, sasl_brokers
 
 ALICE = Principal("User", "alice")
 
 
 @pytest.fixture
 async def make() -> AsyncIterator[Any]:
-    brokers: list[Broker] = []
-
-    async def started(**changes: Any) -> Broker:
-        broker = Broker()
-        broker.services.security["PLAINTEXT"] = listener_security(**changes)
-        brokers.append(await broker.start())
-        return broker
-
-    yield started
-    for broker in brokers:
-        await broker.close()
+    async with sasl_brokers() as started:
+        yield started
 
 
 def security(password: str = PASSWORDS["alice"], mechanism: str = "SCRAM-SHA-512") -> ClientSecurity:

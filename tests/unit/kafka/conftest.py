@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.memory.services import MemoryServices
+from tests.support.security import listener_security
 
 
 class Broker:
@@ -79,6 +81,22 @@ async def make_broker() -> AsyncIterator[Any]:
     yield make
     for each in made:
         await each.close()
+
+
+@contextlib.asynccontextmanager
+async def sasl_brokers() -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
+    """Starts brokers whose clients have to log in; they end with the block."""
+    brokers: list[Broker] = []
+
+    async def started(**changes: Any) -> Broker:
+        broker = Broker()
+        broker.services.security["PLAINTEXT"] = listener_security(**changes)
+        brokers.append(await broker.start())
+        return broker
+
+    yield started
+    for broker in brokers:
+        await broker.close()
 
 
 def batch(*values: bytes, **arguments: Any) -> bytearray:

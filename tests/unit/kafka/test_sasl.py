@@ -20,24 +20,15 @@ from kafkalite.security.sasl import MECHANISMS, ClientCredentials
 from kafkalite.security.scram import ScramCredential, make_credential, salted_password
 from tests.support.security import CREDENTIALS, PASSWORDS, listener_security
 
-from .conftest import Broker, FrameClient, fetch
+from .conftest import Broker, FrameClient, fetch, sasl_brokers
 
 ALICE = Principal("User", "alice")
 
 
 @pytest.fixture
 async def make() -> AsyncIterator[Any]:
-    brokers: list[Broker] = []
-
-    async def started(**changes: Any) -> Broker:
-        broker = Broker()
-        broker.services.security["PLAINTEXT"] = listener_security(**changes)
-        brokers.append(await broker.start())
-        return broker
-
-    yield started
-    for broker in brokers:
-        await broker.close()
+    async with sasl_brokers() as started:
+        yield started
 
 
 def principals(broker: Broker) -> list[Principal]:
