@@ -21,9 +21,9 @@ from kafkalite.security.acl import (
 )
 
 
-async def describe_acls(client: AsyncClient, wanted: Filter, *, timeout_s: float | None = None) -> list[Binding]:
+async def describe_acls(client: AsyncClient, wanted: Filter) -> list[Binding]:
     """The entries in force that match."""
-    answer = await client.call_any(wire.DescribeAclsRequest(*_fields(wanted)), timeout_s=timeout_s)
+    answer = await client.call_any(wire.DescribeAclsRequest(*_fields(wanted)))
     refuse(answer.error_code, answer.error_message)
     return [_binding(resource, acl) for resource in answer.resources for acl in resource.acls]
 

@@ -12,11 +12,9 @@ from kafkalite.security.quotas import DEFAULT, Entity
 _USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
 
 
-async def describe_quotas(
-    client: AsyncClient, *, timeout_s: float | None = None
-) -> list[tuple[Entity, dict[str, float]]]:
+async def describe_quotas(client: AsyncClient) -> list[tuple[Entity, dict[str, float]]]:
     """Everything that is set: (whose, limit by key)."""
-    answer = await client.call_any(wire.DescribeClientQuotasRequest([], strict=False), timeout_s=timeout_s)
+    answer = await client.call_any(wire.DescribeClientQuotasRequest([], strict=False))
     refuse(answer.error_code, answer.error_message)
     found = []
     for entry in answer.entries or ():

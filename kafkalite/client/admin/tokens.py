@@ -35,7 +35,6 @@ async def create_token(
     owner: Principal | None = None,
     renewers: Sequence[Principal] = (),
     max_lifetime_ms: int = -1,
-    timeout_s: float | None = None,
 ) -> DelegationToken:
     """A new token of `owner` (None: of the client's user). `max_lifetime_ms` -1: as the brokers are configured."""
     request = wire.CreateDelegationTokenRequest
@@ -46,7 +45,6 @@ async def create_token(
             [request.CreatableRenewers(each.kind, each.name) for each in renewers],
             max_lifetime_ms,
         ),
-        timeout_s=timeout_s,
     )
     refuse(answer.error_code)
     return DelegationToken(
@@ -61,13 +59,11 @@ async def create_token(
     )
 
 
-async def describe_tokens(
-    client: AsyncClient, owners: Sequence[Principal] = (), *, timeout_s: float | None = None
-) -> list[DelegationToken]:
+async def describe_tokens(client: AsyncClient, owners: Sequence[Principal] = ()) -> list[DelegationToken]:
     """The tokens of these owners (none: of all) that the user may see."""
     request = wire.DescribeDelegationTokenRequest
     wanted = [request.DescribeDelegationTokenOwner(each.kind, each.name) for each in owners] or None
-    answer = await client.call_any(request(wanted), timeout_s=timeout_s)
+    answer = await client.call_any(request(wanted))
     refuse(answer.error_code)
     return [
         DelegationToken(
@@ -84,15 +80,15 @@ async def describe_tokens(
     ]
 
 
-async def renew_token(client: AsyncClient, hmac: bytes, period_ms: int = -1, *, timeout_s: float | None = None) -> int:
+async def renew_token(client: AsyncClient, hmac: bytes, period_ms: int = -1) -> int:
     """Extend a token's life (-1: as the brokers are configured); returns its end."""
-    answer = await client.call_controller(wire.RenewDelegationTokenRequest(hmac, period_ms), timeout_s=timeout_s)
+    answer = await client.call_controller(wire.RenewDelegationTokenRequest(hmac, period_ms))
     refuse(answer.error_code)
     return int(answer.expiry_timestamp_ms)
 
 
-async def expire_token(client: AsyncClient, hmac: bytes, period_ms: int = -1, *, timeout_s: float | None = None) -> int:
+async def expire_token(client: AsyncClient, hmac: bytes, period_ms: int = -1) -> int:
     """End a token after this time (-1: now); returns its end."""
-    answer = await client.call_controller(wire.ExpireDelegationTokenRequest(hmac, period_ms), timeout_s=timeout_s)
+    answer = await client.call_controller(wire.ExpireDelegationTokenRequest(hmac, period_ms))
     refuse(answer.error_code)
     return int(answer.expiry_timestamp_ms)

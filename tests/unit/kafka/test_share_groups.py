@@ -21,6 +21,7 @@ from kafkalite.testing.kafka_client import FrameClient
 from tests.support.waiting import until
 from tests.unit.kafka.conftest import Broker, batch, produce
 from tests.unit.kafka.consumer_members import Member as ConsumerMember
+from tests.unit.kafka.consumer_members import started
 from tests.unit.kafka.coordinator_requests import commit, coordinator, join
 
 
@@ -45,13 +46,6 @@ class Member:
     @property
     def count(self) -> int:
         return sum(map(len, self.assigned.values()))
-
-
-async def started(broker: Broker, partitions: int = 4) -> FrameClient:
-    await broker.create("t", partitions)
-    client = await broker.client()
-    await coordinator(client, "g")
-    return client
 
 
 def reload(broker: Broker) -> None:
