@@ -77,14 +77,17 @@ class Batches:
         """Whether every sink has the batch, and dead letters cannot be missing: they are written before the tables commit.
 
         Raises:
-            PipelineError: a table has a batch of this number that ends elsewhere. To pass over this one would lose records.
+            PipelineError: a table has a batch of this number that ends elsewhere, or a later one. To pass over this one would lose
+                records.
         """
         found = [(sink, sink.recorded()) for sink in self._sinks if sink.eager]
         for sink, recorded in found:
             if recorded is not None and recorded.is_of_newer_checkpoint(batch):
+                same = recorded.number == batch.number
+                there = "ends at other offsets" if same else f"is followed by {recorded.number}"
                 raise PipelineError(
                     f"the checkpoint {self._pipeline.place(self._pipeline.checkpoint)} is older than {sink.name}, where batch "
-                    f"{batch.number} ends at other offsets: bring the newest one back, or remove its directory query, and the "
+                    f"{batch.number} {there}: bring the newest one back, or remove its directory query, and the "
                     "pipeline continues where the table ends"
                 )
         has = [recorded is not None and recorded.has(batch) for _, recorded in found]

@@ -41,8 +41,10 @@ class Recorded:
         return self.query == batch.query and self.number >= batch.number
 
     def is_of_newer_checkpoint(self, batch: Batch) -> bool:
-        """Whether this is the batch's number with other records: the checkpoint has lost it, and planned it again."""
-        return self.query == batch.query and self.number == batch.number and self.offsets != batch.offsets
+        """Whether the checkpoint has lost batches: it plans this number again with other records, or one before the table's last."""
+        if self.query != batch.query or self.number < batch.number:
+            return False
+        return self.number > batch.number or self.offsets != batch.offsets
 
 
 class Staged(Protocol):

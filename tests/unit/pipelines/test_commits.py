@@ -109,6 +109,8 @@ def test_a_checkpoint_that_is_older_than_a_table(tmp_path: Path, more: tuple[Top
     assert batches._is_done(batch("p", 3)) == (not more) and not batches._is_done(batch("p", 4))
     with pytest.raises(PipelineError, match="is older than Delta table t, where batch 3 ends at other offsets"):
         batches.process(nothing, replace(batch("p", 3), offsets={"t": {"0": 4}}))
+    with pytest.raises(PipelineError, match="is older than Delta table t, where batch 2 is followed by 3"):
+        batches.process(nothing, batch("p", 2))
 
 
 @pytest.mark.parametrize(
