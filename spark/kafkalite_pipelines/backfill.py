@@ -11,7 +11,7 @@ import dataclasses
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from kafkalite_pipelines.definition import Decode, DeltaSink, IcebergSink, Pipel
 from kafkalite_pipelines.places import OWN, Place
 from kafkalite_pipelines.sinks.opening import open_sink
 from kafkalite_pipelines.sinks.sink import Batch, OpenSink
-from kafkalite_pipelines.source import FORMAT, kafka_options, start_options, subscription
+from kafkalite_pipelines.source import FORMAT, as_in_the_file, kafka_options, start_options, subscription
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,6 +131,7 @@ def run(
             following = _ends(state["next"]) if state["next"] else _following(position, ends, max_records)
             state["next"] = as_json(following)
             place.write(_STATE, json.dumps(state))
+            _check_topics(pipeline, state.get("ids", {}))
             batch = Batch(pipeline.name, state["query"], state["number"], as_json(following))
             with in_one_line(Exception):  # of a table's library too, as in a query
                 result = batches.process(_records(pipeline, session, position, following), batch)
@@ -187,17 +188,15 @@ def _bounds(pipeline: Pipeline, wanted: Range) -> tuple[Ends, Ends]:
     Raises:
         PipelineError: no broker answers, or a time lies beyond the beginning of a transaction that is open.
     """
+    places = ("the beginning of the range", wanted.begin), ("the end of the range", wanted.end)
     try:
-        found = []
-        for bound in (wanted.begin, wanted.end):
-            # the records that are decided do not say where a time is that lies beyond them
-            which = subscription(pipeline) | (_UNDECIDED_TOO if isinstance(bound, datetime) else {})
-            cluster = connected(pipeline, which, start_options(bound))
-            partitions = cluster.partitions()
-            found.append(cluster.start_offsets(partitions, cluster.options.starting))
         decided = connected(pipeline, subscription(pipeline), {})
-        first = decided.earliest(partitions)
-        last = decided.latest(partitions)
+        partitions = decided.partitions()
+        found = [_offsets(pipeline, partitions, bound, place) for place, bound in places]
+        # after the bounds, which may be the end of what is written meanwhile
+        first, last = decided.earliest(partitions), decided.latest(partitions)
+    except PipelineError:
+        raise
     except KafkaliteError as error:
         raise PipelineError(str(error)) from None
     for bound, offsets in zip((wanted.begin, wanted.end), found, strict=True):
@@ -214,6 +213,17 @@ def _bounds(pipeline: Pipeline, wanted: Range) -> tuple[Ends, Ends]:
         raise PipelineError("the range ends before it begins")
     begins = {tp: min(max(offset, first[tp]), last[tp]) for tp, offset in found[0].items()}
     return begins, {tp: min(max(offset, begins[tp]), last[tp]) for tp, offset in found[1].items()}
+
+
+def _offsets(pipeline: Pipeline, partitions: Iterable[TopicPartition], bound: Bound, place: str) -> Ends:
+    """A bound as offsets; `place` says in errors which one it is."""
+    # the records that are decided do not say where a time is that lies beyond them
+    which = subscription(pipeline) | (_UNDECIDED_TOO if isinstance(bound, datetime) else {})
+    try:
+        cluster = connected(pipeline, which, start_options(bound))
+        return cluster.start_offsets(partitions, cluster.options.starting)
+    except KafkaliteError as error:
+        raise PipelineError(as_in_the_file(str(error).replace("startingOffsets", place))) from None
 
 
 def _check_topics(pipeline: Pipeline, ids: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite_pipelines.definition import Pipeline, PipelineError
-from kafkalite_pipelines.source import kafka_options, start_options, subscription
+from kafkalite_pipelines.source import as_in_the_file, kafka_options, start_options, subscription
 
 if TYPE_CHECKING:
     from pyspark_kafkalite.cluster import TopicReader
@@ -56,7 +56,7 @@ def positions(pipeline: Pipeline, offsets: Offsets | None) -> list[Position]:
         if offsets is None:
             starts = cluster.start_offsets(found, cluster.options.starting)
     except KafkaliteError as error:
-        raise PipelineError(str(error)) from None
+        raise PipelineError(as_in_the_file(str(error))) from None
     if offsets is not None:
         for tp in found:
             starts[tp] = offsets.get(tp.topic, {}).get(str(tp.partition), begins[tp])

@@ -22,6 +22,7 @@ from kafkalite_pipelines.places import OWN, Checkpoint, Place
 from kafkalite_pipelines.redaction import secrets_of, without
 from kafkalite_pipelines.remote import is_remote
 from kafkalite_pipelines.remote import results as remote_results
+from kafkalite_pipelines.source import as_in_the_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -290,7 +291,7 @@ def failed(error: BaseException) -> PipelineError:
     )
     ours = ours or re.findall(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: P0001)?$", text, re.MULTILINE)
     if ours:
-        return PipelineError(_as_in_the_file(ours[-1].strip()))
+        return PipelineError(as_in_the_file(ours[-1].strip()))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Failed)\b.*: ", line)]
     bare = re.findall(r"Traceback .*\n(?:[ \t].*\n)+(\w+(?:Error|Exception))\s*$", text, re.MULTILINE)
@@ -299,11 +300,6 @@ def failed(error: BaseException) -> PipelineError:
         where = f" in {places[-1][0].rpartition('/')[2]}, line {places[-1][1]}" if places else ""
         return PipelineError(f"{bare[-1]}{where}")
     return PipelineError((python[-1] if python else lines[0] if lines else type(error).__name__)[:500])
-
-
-def _as_in_the_file(line: str) -> str:
-    """An error of the source, with the key of a pipeline's file instead of the option of Spark's reader."""
-    return line.replace("Set failOnDataLoss=false", "Set source.fail_on_data_loss to false")
 
 
 def _one_line(error: BaseException) -> str:

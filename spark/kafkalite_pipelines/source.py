@@ -52,3 +52,10 @@ def stream_options(pipeline: Pipeline, recorded: Mapping[str, Mapping[str, int]]
     if pipeline.dead_letters is not None or pipeline.decode.format == "raw":
         options["includeHeaders"] = "true"
     return options
+
+
+def as_in_the_file(line: str) -> str:
+    """An error of the source, with the keys of a pipeline's file instead of the options of Spark's reader."""
+    return line.replace("Set failOnDataLoss=false", "Set source.fail_on_data_loss to false").replace(
+        "startingOffsets", "source.start"
+    )

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafkalite.model import LATEST_TIMESTAMP, Offset
+from kafkalite.model import LATEST_TIMESTAMP, Offset, TopicId
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.partition_values import ListedOffset
 from kafkalite_pipelines import (
@@ -24,6 +25,7 @@ from kafkalite_pipelines import (
 )
 from kafkalite_pipelines.control import own
 from kafkalite_pipelines.definition import Sink
+from kafkalite_pipelines.sinks.sink import Batch
 from tests.spark.fake_log import FakeLog
 
 
@@ -83,7 +85,7 @@ def test_a_range_that_ends_before_it_begins(
         def latest(self, _: list[Tp]) -> dict[Tp, int]:
             return dict.fromkeys(both, 9)
 
-    readers = iter([Reader(begin), Reader(end), Reader(end)])
+    readers = iter([Reader(end), Reader(begin), Reader(end)])
     monkeypatch.setattr(backfill, "connected", lambda *_: next(readers))
     pipeline = Pipeline("p", {}, Source(("t",)), ())
     if line is not None:
@@ -121,6 +123,53 @@ def test_times_beyond_an_open_transaction(
             backfill._bounds(pipeline, backfill.Range(*bounds))
     else:
         assert backfill._bounds(pipeline, backfill.Range(*bounds)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "line"),
+    [
+        ("earliest", {"t": {"0": 9}}, "the end of the range: t-0 has offsets 0 to 5, not 9. .* Set source.fail_on_data_loss"),
+        ({"t": {"0": 9}}, "latest", "the beginning of the range: t-0 has offsets 0 to 5, not 9"),
+        ({"t": {"1": 0}}, "latest", "the beginning of the range must name every partition .*: t-0 missing, t-1 not subscribed"),
+    ],
+)  # fmt: skip
+def test_wrong_offsets_are_those_of_the_range(
+    begin: backfill.Bound, end: backfill.Bound, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of both bounds it was said that startingOffsets was wrong, an option of Spark that nobody had given."""
+    log = FakeLog()
+    log.add_topic("t", 1)
+    log.put("t", 0, *[(b"k", b"v")] * 5)
+    monkeypatch.setattr("pyspark_kafkalite.clients.shared", lambda _: log)
+    pipeline = Pipeline("p", {"bootstrap.servers": "h:1"}, Source(("t",)), ())
+    with pytest.raises(PipelineError, match=f"^{line}"):
+        backfill._bounds(pipeline, backfill.Range(begin, end))
+
+
+def test_a_topic_that_is_created_again_while_a_range_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was looked for when the range was continued only: the batches that followed had the records of the other topic."""
+    log = FakeLog()
+    log.add_topic("t", 1)
+    log.put("t", 0, *[(b"k", b"v")] * 5)
+    done: list[int] = []
+
+    class Batches:
+        def __init__(self, *_: object) -> None:
+            """Without Spark."""
+
+        def process(self, _: object, batch: Batch) -> None:
+            done.append(batch.number)
+            log.topic_ids["t"] = TopicId("another")
+
+    monkeypatch.setattr("pyspark_kafkalite.clients.shared", lambda _: log)
+    monkeypatch.setattr(backfill, "Batches", Batches)
+    monkeypatch.setattr(backfill, "_records", lambda *_: None)
+    pipeline = Pipeline("p", {"bootstrap.servers": "h:1"}, Source(("t",)), (), directory=tmp_path)
+    ours = backfill.backfill_of(pipeline, "again", (TopicSink("out"),))
+    nothing: Any = object()  # Spark is not asked
+    with pytest.raises(PipelineError, match="topic t was deleted, or created again"):
+        backfill.run(ours, nothing, backfill.Range("earliest", "latest"), max_records=2)
+    assert done == [0]
 
 
 class OpenTransaction(FakeLog):

@@ -29,6 +29,10 @@ CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found err
             "topic t was deleted. Set source.fail_on_data_loss to false to continue",
         ),
         (
+            "pyspark_kafkalite.options.OptionError: startingOffsets must name every partition: t-1 missing",
+            "source.start must name every partition: t-1 missing",
+        ),
+        (
             "kafkalite.errors.SaslAuthenticationFailed: SASL_AUTHENTICATION_FAILED: no such user\n\tat java",
             "SASL_AUTHENTICATION_FAILED: no such user",
         ),
