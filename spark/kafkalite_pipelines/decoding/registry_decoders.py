@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkalite_pipelines.cluster import positions
 from kafkalite_pipelines.decoding.readers import Reader
 from kafkalite_pipelines.decoding.records import BODY, ERROR, Decoder, JsonDecoder
-from kafkalite_pipelines.decoding.registry import RegistryClient, RegistrySchema
+from kafkalite_pipelines.decoding.registry import RegistryAway, RegistryClient, RegistrySchema
 from kafkalite_pipelines.definition import Pipeline, PipelineError, is_own
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class RegistryDecoder:
 
     def _readers(self) -> tuple[dict[str, str], dict[str, Reader]]:
         """The columns of all topics together, and how each topic's values are read."""
-        found = {topic: self._reader(self._registry.latest(f"{topic}-value")) for topic in topics_of(self._pipeline)}
+        found = {topic: self._reader(schema) for topic, schema in newest(self._pipeline, self._registry).items()}
         columns = together({topic: columns for topic, (columns, _) in found.items()})
         return columns, {topic: reader for topic, (_, reader) in found.items()}
 
@@ -77,8 +77,8 @@ class RegistryJsonDecoder:
     def _columns(self) -> dict[str, str]:
         from kafkalite_pipelines.decoding import json_schema
 
-        found = topics_of(self._pipeline)
-        return together({topic: json_schema.columns(self._registry.latest(f"{topic}-value")) for topic in found})
+        found = newest(self._pipeline, self._registry)
+        return together({topic: json_schema.columns(schema) for topic, schema in found.items()})
 
 
 def topics_of(pipeline: Pipeline) -> list[str]:
@@ -86,6 +86,29 @@ def topics_of(pipeline: Pipeline) -> list[str]:
     if source.pattern is None:
         return sorted(source.topics)
     return sorted({each.topic for each in positions(pipeline, {})})
+
+
+def newest(pipeline: Pipeline, registry: RegistryClient) -> dict[str, RegistrySchema]:
+    """The newest schema of each topic. One that matches the pattern is left out until it has a schema: producers register it with
+    their first record.
+
+    Raises:
+        PipelineError: a topic that the file names has no schema, or none has; the registry does not answer.
+    """
+    found: dict[str, RegistrySchema] = {}
+    missing: PipelineError | None = None
+    for topic in topics_of(pipeline):
+        try:
+            found[topic] = registry.latest(f"{topic}-value")
+        except RegistryAway:
+            raise
+        except PipelineError as error:
+            if pipeline.source.pattern is None:
+                raise
+            missing = error
+    if missing is not None and not found:
+        raise missing
+    return found
 
 
 def together(found: dict[str, dict[str, str]]) -> dict[str, str]:

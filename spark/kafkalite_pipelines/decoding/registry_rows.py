@@ -21,8 +21,10 @@ def rows(batch: pa.RecordBatch, readers: Mapping[str, Reader] | Reader, body: st
     errors: list[str | None] = []
     for topic, value in zip(batch.column("_topic").to_pylist(), batch.column("_value").to_pylist(), strict=True):
         try:
-            reader = readers[topic] if isinstance(readers, Mapping) else readers
-            bodies.append(None if value is None else reader.read(value))
+            reader = readers.get(topic) if isinstance(readers, Mapping) else readers
+            if reader is None and value is not None:
+                raise ValueError(f"is of a topic without a schema: the registry has no subject {topic}-value")
+            bodies.append(None if value is None or reader is None else reader.read(value))
             errors.append(None)
         except ValueError as error:
             bodies.append(None)
