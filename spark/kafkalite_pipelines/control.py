@@ -162,6 +162,9 @@ def _watch(
                 "batch": progress.batch, "records": progress.records, "bad": progress.bad, "rows": progress.rows,
                 "seconds": progress.seconds, "records_per_s": progress.records_per_s, "behind": progress.behind,
             }  # fmt: skip
+            if progress.bad:  # the next batch would hide them
+                before = run.get("undecoded", {}).get("records", 0)
+                run["undecoded"] = {"records": before + progress.bad, "batch": progress.batch}
             place.write(_RUN, json.dumps(run | {"updated": _now()}))
             on_progress(progress)
         if ended:

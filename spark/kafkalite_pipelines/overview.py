@@ -93,6 +93,9 @@ def _lines(value: dict[str, Any], run: dict[str, Any] | None, unknown: str) -> l
             f"{number_of(last['records'], 'record')} in {last['seconds']:.1f} s, {last['records_per_s']:,.0f} a second"
         )
         lines.append(f"last       {text}, {last['bad']:,} not decoded, at {run.get('updated', '')}")
+    if run is not None and (undecoded := run.get("undecoded")) is not None:
+        text = f"{number_of(undecoded['records'], 'record')} since the start, the last in batch {undecoded['batch']}"
+        lines.append(f"undecoded  {text}")
     lines.append(
         f"behind     {unknown}" if value["behind"] is None else f"behind     {number_of(value['behind'], 'record')}"
     )
