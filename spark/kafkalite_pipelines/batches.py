@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -10,6 +13,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.decoding.decoders import Decoding
 from kafkalite_pipelines.decoding.records import ERROR, NO_COLUMN, RECORD, STRANGE
 from kafkalite_pipelines.definition import DELETED, Pipeline, PipelineError
+from kafkalite_pipelines.places import OWN, Place
 from kafkalite_pipelines.sinks import topics
 from kafkalite_pipelines.sinks.sink import Batch, OpenSink, Staged
 from kafkalite_pipelines.steps import check_stateless, step_function, with_deletions
@@ -18,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger("kafkalite_pipelines")
+
+#: Beside the checkpoint: the dead letters that were written last.
+_DEAD_LETTERS = "dead-letters.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,7 @@ class Batches:
         self._decoding = Decoding(pipeline)
         self._steps = [step_function(spark, pipeline, step) for step in pipeline.steps]
         self._checked = False
+        self._place = Place(f"{pipeline.place(pipeline.checkpoint)}/{OWN}")
 
     def prepared(self, records: DataFrame) -> DataFrame:
         """The stream that Spark cuts into batches: the records themselves, or the rows of stateful steps."""
@@ -106,6 +114,9 @@ class Batches:
                 counts = [
                     f.count(f.lit(1)).alias("records"),
                     f.count(ERROR).alias("bad"),
+                    f.bit_xor(f.when(f.col(ERROR).isNotNull(), f.xxhash64("_topic", "_partition", "_offset"))).alias(
+                        "which"
+                    ),
                     *self._decoding.observed(),
                 ]
                 if not self._decoding.known():  # no columns, so no table
@@ -128,7 +139,7 @@ class Batches:
                 self._free(measured)
             records_read, bad = int(seen["records"]), int(seen["bad"])
             if bad:
-                self._put_aside(decoded.where(f.col(ERROR).isNotNull()), bad, batch)
+                self._put_aside(decoded.where(f.col(ERROR).isNotNull()), bad, int(seen["which"]), batch)
             added = commit(staged)
         finally:
             discard(staged)
@@ -183,8 +194,8 @@ class Batches:
             rows = step(rows)
         return rows
 
-    def _put_aside(self, bad: DataFrame, count: int, batch: Batch) -> None:
-        """Records that became no rows."""
+    def _put_aside(self, bad: DataFrame, count: int, which: int, batch: Batch) -> None:
+        """Records that became no rows. `which`: a sum over them."""
         policy = self._pipeline.decode.on_error
         first = bad.select("_topic", "_partition", "_offset", ERROR).first()
         where = f"{first[0]}-{first[1]} at offset {first[2]} {first[3]}" if first is not None else ""
@@ -198,12 +209,30 @@ class Batches:
         done = "left out" if policy == "skip" or dead is None else f"put into topic {dead.topic}"
         log.warning("batch %d: %s cannot be decoded (%s), the first: %s", batch.number, counted, done, where)
         if policy == "dead-letters" and dead is not None:
-            topics.write(self._pipeline, dead.topic, dead.delivery, topics.dead_letters(self._pipeline, bad), batch)
+            named = dead_letters_of(self._place, batch, which)
+            topics.write(self._pipeline, dead.topic, dead.delivery, topics.dead_letters(self._pipeline, bad), named)
 
     def _check_stateless(self, rows: DataFrame) -> None:
         if self._steps and not self._checked:
             check_stateless(rows)
             self._checked = True
+
+
+def dead_letters_of(place: Place, batch: Batch, records: int) -> Batch:
+    """Under which name dead letters of a batch are written. A batch that runs again with another schema may have others: under the same
+    name they would be taken for those that are there already.
+
+    Args:
+        records: a sum over the records.
+    """
+    last = place.read_json(_DEAD_LETTERS) or {}
+    if (last.get("query"), last.get("number")) != (batch.query, batch.number):
+        name = batch.query
+    else:
+        name = last["name"] if last["records"] == records else f"{batch.query}/{uuid.uuid4().hex}"
+    now = {"query": batch.query, "number": batch.number, "records": records, "name": name}
+    place.write(_DEAD_LETTERS, json.dumps(now))
+    return dataclasses.replace(batch, query=name)
 
 
 def commit(staged: list[tuple[OpenSink, Staged]]) -> dict[str, int]:
