@@ -56,6 +56,8 @@ def stream_options(pipeline: Pipeline, recorded: Mapping[str, Mapping[str, int]]
 
 def as_in_the_file(line: str) -> str:
     """An error of the source, with the keys of a pipeline's file instead of the options of Spark's reader."""
-    return line.replace("Set failOnDataLoss=false", "Set source.fail_on_data_loss to false").replace(
-        "startingOffsets", "source.start"
+    line = line.replace("Set failOnDataLoss=false", "Set source.fail_on_data_loss to false")
+    # a range has these options too, from its own state: there the partition and its offsets say all
+    return (
+        line.replace("startingOffsets: ", "").replace("endingOffsets: ", "").replace("startingOffsets", "source.start")
     )

@@ -29,6 +29,10 @@ CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found err
             "topic t was deleted. Set source.fail_on_data_loss to false to continue",
         ),
         (
+            "pyspark_kafkalite.cluster.DataLoss: startingOffsets: t-0 has offsets 4 to 9, not 2. Set failOnDataLoss=false",
+            "t-0 has offsets 4 to 9, not 2. Set source.fail_on_data_loss to false",
+        ),
+        (
             "pyspark_kafkalite.options.OptionError: startingOffsets must name every partition: t-1 missing",
             "source.start must name every partition: t-1 missing",
         ),
