@@ -117,3 +117,19 @@ async def test_what_a_compaction_removed_is_not_missing() -> None:
     host.disk.power_loss(random.Random(1))
     found = (await host.manager()).get(T0)
     assert found is not None and values(found) == left
+
+
+async def test_offsets_that_are_too_far_apart_for_one_segment_are_not_missing() -> None:
+    """The leader's compaction left two records, and a segment's indexes count up to 2^31: the copy's second segment begins far away."""
+    host = Host()
+    manager = await host.manager()
+    log = manager.placing.create(T0, TOPIC_ID, CONFIG)
+    far = 2**31 + 5
+    for offset in (0, far):
+        log.append_as_follower(bytearray(batch([f"value {offset}"], base_offset=offset, leader_epoch=1)))
+    await log.flush()
+    await manager.offsets.save_offsets()
+    assert [segment.base_offset for segment in log.segments] == [0, far]
+    host.disk.power_loss(random.Random(1))
+    found = (await host.manager()).get(T0)
+    assert found is not None and found.log_end_offset == far + 1
