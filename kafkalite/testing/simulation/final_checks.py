@@ -74,12 +74,12 @@ class FinalChecks:
         return None
 
     def _is_reported(self, node: SimNode) -> bool:
-        """Whether a node of which a disk was away, or is an older copy, says itself that it keeps replicas of the operator's topic, which was deleted
-        after they had left it."""
+        """Whether a node says itself that it keeps replicas of the operator's topic, which was deleted: after they had left it while a disk was away, or
+        after an older copy of a directory was made, which has them."""
         assert self._simulation.clients.operator is not None
-        if not self._simulation.clients.operator.may_leave or not any(
-            fault.kind in (*_DISK_FAULTS, FaultKind.OLD_COPY) for fault in self._simulation.plan.faults
-        ):
+        kinds = {fault.kind for fault in self._simulation.plan.faults}
+        has_left = self._simulation.clients.operator.may_leave and bool(kinds & _DISK_FAULTS)
+        if not has_left and FaultKind.OLD_COPY not in kinds:
             return False
         problems = node.node.replicas.describing.problems()
         return any(problem.what == "topic.vanished" and problem.subject == CHURN for problem in problems)
