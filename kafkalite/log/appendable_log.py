@@ -183,7 +183,10 @@ class AppendableLog(ReadableLog):
                     # segment, and between segments nothing is missing that was not lost.
                     last = bases[first + count - 1] + batches[first + count - 1][1].last_offset_delta
                     is_near = segment.size and last - self.log_end_offset < 2**31
-                    segment = self._roll(self.log_end_offset if is_near else bases[first])
+                    base = self.log_end_offset if is_near else bases[first]
+                    if base > self.log_end_offset:  # or recovery takes what is between the two segments for lost
+                        local.record_compacted(base)
+                    segment = self._roll(base)
                 before = segment.size
                 newest = local.write(batches, bases, buffers, first, first + count, append_time, interval)
                 max_timestamp = max(max_timestamp, newest)

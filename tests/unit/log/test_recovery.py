@@ -276,3 +276,21 @@ def test_an_append_that_was_refused_is_not_there_after_a_crash(count: int) -> No
         log.append_as_leader(batch(["refused"]), 1)
     disk.process_crash()
     assert [value for _, value in values(reopen(disk))] == [b"v"] * count
+
+
+@pytest.mark.parametrize("first", ["a", ""])
+async def test_what_follows_more_than_two_billion_compacted_offsets_is_not_dropped(first: str) -> None:
+    """A copy of a compacted log begins a segment behind such a gap, and nothing said that the offsets between the two had not been lost."""
+    disk = MemoryDisk()
+    log = make_log(disk)
+    if first:
+        log.append_as_leader(batch([first]), 1)
+    gap = 2**31
+    for offset in (gap + 1, gap + 4, 2 * gap + 9):
+        log.append_as_follower(batch([f"v{offset}"], base_offset=offset, leader_epoch=1))
+    await log.flush()
+    before = values(log)
+    assert len(before) == 3 + bool(first)
+    log.close()
+    again = reopen(disk)
+    assert values(again) == before and again.log_end_offset == 2 * gap + 10
