@@ -18,6 +18,15 @@ from kafkalite.testing.simulation.plants import PLANTS
 from kafkalite.testing.simulation.result import Result
 from kafkalite.testing.simulation.run import Simulation
 
+#: Changes of a plan: one producer, and nobody else.
+QUIET: dict[str, Any] = {
+    **dict.fromkeys(("consumers", "transactions", "members", "shares", "streams", "wide"), 0),
+    **dict.fromkeys(("alters", "recreates", "rolls", "trims", "orders"), False),
+    "keyed": "",
+    "producers": 1,
+    "batches_per_s": 3.0,
+}
+
 
 def plan(*faults: Fault, **changes: Any) -> Plan:
     """Three nodes, three partitions, a fast network, and these faults."""
@@ -300,7 +309,13 @@ def test_a_deleted_key_does_not_come_back_with_an_older_copy(seed: int) -> None:
 def test_a_log_that_is_not_trusted_after_a_failed_fsync_waits_for_an_operator() -> None:
     """The only replica of its partition: `health` names it and what to do, and only then it is opened again."""
     simulation = Simulation(
-        plan(topics={"topic1": 1, LONE: 1}, flush_before_ack=True, topic_settings={"log.flush.before.ack": "true"})
+        plan(
+            topics={"topic1": 1, LONE: 1},
+            flush_before_ack=True,
+            topic_settings={"log.flush.before.ack": "true"},
+            fault_time_s=3.0,
+            **QUIET,
+        )
     )
     failed: list[str] = []
 
@@ -321,18 +336,15 @@ def test_a_node_that_nobody_answers_stops_at_once() -> None:
     """It asked a controller that it could not reach, for as long as a controlled shutdown may take: 10 s."""
     seen: list[str] = []
     drawn = plan(
-        Fault(5.0, FaultKind.PARTITION, "node1", 9.0),
-        Fault(5.1, FaultKind.RESTART, "node1", 0.1),
-        producers=1,
-        batches_per_s=1.0,
-        transactions=0,
-        keyed="",
-        orders=False,
+        Fault(1.0, FaultKind.PARTITION, "node1", 9.0),
+        Fault(1.1, FaultKind.RESTART, "node1", 0.1),
+        fault_time_s=7.0,
         settings={
             **plan().settings,
             "zookeeper.session.timeout.ms": 8_000,
             "controlled.shutdown.max.wait.ms": 10_000,
         },
+        **QUIET,
     )
     result = Simulation(drawn, watch=seen.append).run()
     assert result.violation is None, result.line()
