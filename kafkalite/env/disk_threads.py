@@ -110,6 +110,7 @@ class Workers:
         except BaseException as error:  # noqa: BLE001 - it is the waiter's, as in concurrent.futures
             self.has_failed = self.has_failed or isinstance(error, OSError)
             future.set_exception(error)
+            del future  # the error has this frame: what the function worked on would wait for the collector
         else:
             future.set_result(result)
 

@@ -46,7 +46,10 @@ class FairExecutor:
         began = self._clock.monotonic()
         work = asyncio.ensure_future(self._run(function))
         work.add_done_callback(lambda _: self._over())
-        result = await asyncio.shield(work)
+        try:
+            result = await asyncio.shield(work)
+        finally:
+            del work  # an error has this frame, and would keep what the function worked on until the collector comes
         return cast("_T", result), self._clock.monotonic() - began
 
     @asynccontextmanager
