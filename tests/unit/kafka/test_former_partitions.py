@@ -13,8 +13,9 @@ from kafkalite.protocol import wire
 from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient
+from .consumer_members import started
 from .coordinator_requests import commit, coordinator, fetched, move
-from .test_share_groups import Member, key_of, reload, started
+from .test_share_groups import Member, key_of, reload
 
 T1 = TopicPartition("t", 1)
 

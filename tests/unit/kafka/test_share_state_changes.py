@@ -15,7 +15,8 @@ from kafkalite.protocol import wire
 from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient
-from .test_share_groups import Member, key_of, offsets, reload, started
+from .consumer_members import started
+from .test_share_groups import Member, key_of, offsets, reload
 from .test_stale_coordinators import HeldAppends
 
 
