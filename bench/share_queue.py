@@ -35,10 +35,7 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 
 async def _connect(cluster: LoopbackCluster) -> FrameClient:
-    client = FrameClient()
-    host, _, port = cluster.bootstrap.split(",")[0].rpartition(":")
-    await client.connect(host, int(port))
-    return client
+    return await FrameClient.to(cluster.bootstrap.split(",")[0])
 
 
 async def _fill(client: FrameClient, partitions: int, records: int, batch: int) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Self
 
+from kafkalite.model import Endpoint
 from kafkalite.protocol import codec, wire
 from kafkalite.protocol.schema import schemas
 
@@ -27,6 +28,14 @@ class FrameClient:
     def __init__(self) -> None:
         self.correlation_id = 0
         self.asked: dict[int, tuple[str, int]] = {}
+
+    @classmethod
+    async def to(cls, where: Endpoint | str) -> Self:
+        """Connected to an endpoint, or to "host:port"."""
+        client = cls()
+        host, _, port = str(where).rpartition(":")
+        await client.connect(host, int(port))
+        return client
 
     async def connect(self, host: str, port: int) -> None:
         self.reader, self.writer = await asyncio.open_connection(host, port)

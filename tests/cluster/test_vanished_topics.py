@@ -61,9 +61,7 @@ async def test_all_topics_vanish_and_one_comes_back(tmp_path: Path) -> None:
         )
         assert replica_sizes(tmp_path) == sizes
         # A producer asks for it, as all do. Nothing is made that would take the place of what is kept.
-        client = FrameClient()
-        host, _, port = cluster.kafka(min(cluster.nodes.keys() - {controller})).rpartition(":")
-        await client.connect(host, int(port))
+        client = await FrameClient.to(cluster.kafka(min(cluster.nodes.keys() - {controller})))
         request = wire.MetadataRequest
         topics = [request.MetadataRequestTopic(name="flights")]
         [answer] = (await client.ask(request(topics, allow_auto_topic_creation=True), 9)).topics

@@ -215,9 +215,7 @@ async def test_a_reassignment_under_way_is_listed_and_cancelled(
     ordered = await cluster.nodes[1].admin.reassignments.alter(AlterReassignmentsRequest((slowly,)))
     assert ordered.partitions[0].error == 0
 
-    client = FrameClient()
-    endpoint = cluster.nodes[2].endpoints["kafka"]
-    await client.connect(endpoint.host, endpoint.port)
+    client = await FrameClient.to(cluster.nodes[2].endpoints["kafka"])
     listing = wire.ListPartitionReassignmentsRequest(10_000, None)
     async with asyncio.timeout(150):
         while not (answer := await client.ask(listing, 0)).current_batch:

@@ -21,9 +21,7 @@ _RECORDS = 1500
 
 
 async def _coordinator(bootstrap: str, group: str) -> int:
-    client = FrameClient()
-    host, _, port = bootstrap.rpartition(":")
-    await client.connect(host, int(port))
+    client = await FrameClient.to(bootstrap)
     found = await client.ask(wire.FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
     client.close()
     node: int = found.coordinators[0].node_id

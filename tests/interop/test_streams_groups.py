@@ -49,9 +49,7 @@ def streams_classes() -> str:
 
 
 async def _asked(bootstrap: str, request: Any, version: int) -> Any:
-    client = FrameClient()
-    host, _, port = bootstrap.rpartition(":")
-    await client.connect(host, int(port))
+    client = await FrameClient.to(bootstrap)
     try:
         return await client.ask(request, version)
     finally:

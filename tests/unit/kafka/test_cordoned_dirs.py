@@ -22,13 +22,6 @@ from .conftest import FrameClient
 _SETTINGS: dict[str, Any] = {"offsets.topic.num.partitions": 2, "controlled.shutdown.enable": False}
 
 
-async def _client(cluster: LoopbackCluster, broker_id: int = 1) -> FrameClient:
-    endpoint = cluster.nodes[broker_id].endpoints["kafka"]
-    client = FrameClient()
-    await client.connect(endpoint.host, endpoint.port)
-    return client
-
-
 async def _cordon(client: FrameClient, value: str, broker: str = "1") -> int:
     request = wire.IncrementalAlterConfigsRequest
     change = [request.AlterableConfig("cordoned.log.dirs", 0, value)]
@@ -75,7 +68,7 @@ async def test_a_cordoned_directory_gets_no_new_replicas(tmp_path: Path) -> None
     first, second = str(tmp_path / "a"), str(tmp_path / "b")
     own = {1: {"log.dirs": [first, second]}}
     async with LoopbackCluster(tmp_path, nodes=1, settings=_SETTINGS, own_settings=own) as cluster:
-        client = await _client(cluster)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         assert await _cordon(client, "/unknown") == ErrorCode.INVALID_REQUEST
         assert await _cordon(client, first, broker="") == ErrorCode.INVALID_REQUEST  # of the cluster
         assert await _cordon(client, first) == 0
@@ -102,7 +95,7 @@ async def test_a_cordoned_directory_gets_no_new_replicas(tmp_path: Path) -> None
 async def test_of_the_file_it_holds_from_the_start(tmp_path: Path) -> None:
     own = {1: {"log.dirs": [str(tmp_path / "a")], "cordoned.log.dirs": "*"}}
     async with LoopbackCluster(tmp_path, nodes=1, settings=_SETTINGS, own_settings=own) as cluster:
-        client = await _client(cluster)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         await _until_closed(cluster, closed=True)
         assert await _create(client, "t") == ErrorCode.INVALID_REPLICATION_FACTOR
         assert await _dirs(client) == {"a": (True, 0)}
@@ -112,7 +105,7 @@ async def test_of_the_file_it_holds_from_the_start(tmp_path: Path) -> None:
 async def test_its_own_broker_checks_it_and_says_what_ends_it(tmp_path: Path) -> None:
     own = {number: {"log.dirs": [str(tmp_path / f"{number}")]} for number in (1, 2)}
     async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS, own_settings=own) as cluster:
-        client = await _client(cluster, 2)
+        client = await FrameClient.to(cluster.nodes[2].endpoints["kafka"])
         for value in ("/unknown", str(tmp_path / "1")):  # this broker cannot know whether broker 1 has it
             assert await _cordon(client, value) == ErrorCode.INVALID_REQUEST
         async with AsyncClient.connect([str(cluster.nodes[2].endpoints["kafka"])]) as ours:
@@ -138,12 +131,12 @@ async def test_its_own_broker_checks_it_and_says_what_ends_it(tmp_path: Path) ->
 
 async def test_it_survives_a_restart(tmp_path: Path) -> None:
     async with LoopbackCluster(tmp_path, nodes=1, settings=_SETTINGS) as cluster:
-        client = await _client(cluster)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         assert await _cordon(client, "*") == 0
         client.close()
         await cluster.stop(1)
         await cluster.start(1)
-        client = await _client(cluster)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         await _until_closed(cluster, closed=True)
         assert list((await _dirs(client)).values()) == [(True, 0)]
         client.close()

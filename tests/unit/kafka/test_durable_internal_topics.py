@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 from .conftest import FrameClient, batch, produce
 from .coordinator_requests import commit
-from .test_node import _client, _leaders
+from .test_node import _leaders
 
 _SETTINGS: dict[str, Any] = {
     "offsets.topic.num.partitions": 1,
@@ -137,7 +137,7 @@ async def _coordinator(cluster: LoopbackCluster, client: FrameClient, key: str, 
                 await client.ask(wire.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
             ).coordinators[0]
             if not found.error_code:
-                return await _client(cluster, found.node_id)
+                return await FrameClient.to(cluster.nodes[found.node_id].endpoints["kafka"])
             await asyncio.sleep(0.01)
 
 
@@ -182,7 +182,7 @@ def _first_code(answer: Any) -> int:
 
 async def test_transactions_and_offsets_of_a_topic_that_flushes_are_on_every_disk_in_sync(tmp_path: Path) -> None:
     async with LoopbackCluster(tmp_path, nodes=3, settings=_SETTINGS) as cluster:
-        client = await _client(cluster, 1)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         await _create(client, "plain")
         transactions = await _coordinator(cluster, client, "x", 1)
         groups = await _coordinator(cluster, client, "g", 0)
@@ -210,7 +210,7 @@ async def test_transactions_and_offsets_of_a_topic_that_flushes_are_on_every_dis
             lambda got: got.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
         )
         assert _unsynced(cluster, TRANSACTION_TOPIC) == []
-        leader = await _client(cluster, (await _leaders(client, "durable"))[0])
+        leader = await FrameClient.to(cluster.nodes[(await _leaders(client, "durable"))[0]].endpoints["kafka"])
         written = batch(b"x", producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True)
         taken = await leader.ask(produce("durable", (0, written), transactional_id="x"), 9)
         assert taken.responses[0].partition_responses[0].error_code == 0

@@ -10,15 +10,16 @@ from kafkalite.client.transactions import TransactionalClient
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.failing import fails_with
 
-from .test_node import _SETTINGS, _client
+from .test_node import _SETTINGS
 
 
 async def test_offsets_reach_the_group_s_coordinator_from_either_node(tmp_path: Path) -> None:
     async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS) as cluster:
-        kafka = await _client(cluster, 1)
+        kafka = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         create = wire.CreateTopicsRequest
         await kafka.ask(create([create.CreatableTopic("t", 2, 2)], 10_000), 7)
         groups = [f"query-{n}" for n in range(4)]  # some are coordinated here, some there

@@ -15,6 +15,7 @@ from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.replica import open_transactions
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.commands import Outcome
 from tests.support.waiting import until
@@ -23,7 +24,6 @@ from tests.unit.cli.test_commands import kafkalite
 from .conftest import batch
 from .coordinator_requests import TRANSACTIONS
 from .test_durable_internal_topics import _SETTINGS, _coordinator, _create, _patient
-from .test_node import _client
 
 ZERO = TopicPartition("t", 0)
 
@@ -72,7 +72,7 @@ class Story:
 
     async def begin(self, name: str) -> tuple[int, int]:
         """(producer id, epoch) of a transaction with one record in t-0."""
-        client = await _client(self.cluster, 1)
+        client = await FrameClient.to(self.cluster.nodes[1].endpoints["kafka"])
         coordinator = await _coordinator(self.cluster, client, name, TRANSACTIONS)
         request: Any = wire.InitProducerIdRequest(name, 900_000)
         started = await _patient(coordinator, request, 4, lambda got: got.error_code)
@@ -96,7 +96,7 @@ class Story:
         return producer
 
     async def end(self, name: str, producer: tuple[int, int]) -> None:
-        client = await _client(self.cluster, 1)
+        client = await FrameClient.to(self.cluster.nodes[1].endpoints["kafka"])
         coordinator = await _coordinator(self.cluster, client, name, TRANSACTIONS)
         await _patient(coordinator, wire.EndTxnRequest(name, *producer, committed=False), 3, lambda got: got.error_code)
         client.close()
@@ -129,7 +129,7 @@ class Story:
 @asynccontextmanager
 async def a_hanging_transaction(directory: Path, **settings: Any) -> AsyncIterator[Story]:
     async with LoopbackCluster(directory, nodes=3, settings=_SETTINGS | settings) as cluster:
-        client = await _client(cluster, 1)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         await _create(client, "t")
         client.close()
         story = Story(cluster)

@@ -28,13 +28,6 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-async def _client(cluster: LoopbackCluster, broker_id: int) -> FrameClient:
-    endpoint = cluster.nodes[broker_id].endpoints["kafka"]
-    client = FrameClient()
-    await client.connect(endpoint.host, endpoint.port)
-    return client
-
-
 async def _leaders(client: FrameClient, topic: str) -> list[int]:
     answer = await client.ask(wire.MetadataRequest([wire.MetadataRequest.MetadataRequestTopic(name=topic)]), 9)
     return [part.leader_id for part in answer.topics[0].partitions]
@@ -42,12 +35,12 @@ async def _leaders(client: FrameClient, topic: str) -> list[int]:
 
 async def test_produce_and_fetch_on_the_leader_and_only_there(tmp_path: Path) -> None:
     async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS) as cluster:
-        first = await _client(cluster, 1)
+        first = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         request = wire.CreateTopicsRequest
         answer = await first.ask(request([request.CreatableTopic("t", 1, 2)], 10_000), 7)
         assert (answer.topics[0].error_code, answer.topics[0].replication_factor) == (0, 2)
         [leader] = await _leaders(first, "t")
-        other = await _client(cluster, 3 - leader)
+        other = await FrameClient.to(cluster.nodes[3 - leader].endpoints["kafka"])
         refused = await other.ask(produce("t", (0, batch(b"x"))), 9)
         assert refused.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         # From version 10 on the answer says where the leader is (KIP-951); a Fetch with an epoch that is not the leader's, too.
@@ -57,7 +50,7 @@ async def test_produce_and_fetch_on_the_leader_and_only_there(tmp_path: Path) ->
         part = refused.responses[0].partition_responses[0]
         assert (part.error_code, part.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, leader)
         assert [(e.node_id, e.host, e.port, e.rack) for e in refused.node_endpoints] == there
-        client = await _client(cluster, leader)
+        client = await FrameClient.to(cluster.nodes[leader].endpoints["kafka"])
         taken = await client.ask(produce("t", (0, batch(b"x")), acks=-1), 9)
         assert taken.responses[0].partition_responses[0].error_code == 0
         got = await client.ask(fetch("t", max_wait_ms=5000), 12)
@@ -70,11 +63,11 @@ async def test_produce_and_fetch_on_the_leader_and_only_there(tmp_path: Path) ->
 
 async def test_administration_of_a_node(tmp_path: Path) -> None:
     async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS) as cluster:
-        client = await _client(cluster, 1)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         create = wire.CreateTopicsRequest
         assignment = [create.CreatableReplicaAssignment(0, [1, 2])]
         await client.ask(create([create.CreatableTopic("t", -1, -1, assignment)], 10_000), 7)
-        other = await _client(cluster, 2)
+        other = await FrameClient.to(cluster.nodes[2].endpoints["kafka"])
 
         more = wire.CreatePartitionsRequest
         added = await client.ask(more([more.CreatePartitionsTopic("t", 2, None)], 10_000), 3)
@@ -138,7 +131,7 @@ async def test_a_replica_moves_between_disks_through_the_wire(tmp_path: Path) ->
     # Slow enough to be looked at on its way: 2 MB at 2 MB/s.
     settings = _SETTINGS | {"log.dirs": disks, "replica.alter.log.dirs.io.max.bytes.per.second": 2_000_000}
     async with LoopbackCluster(tmp_path, settings=settings) as cluster:
-        client = await _client(cluster, 1)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         create, move = wire.CreateTopicsRequest, wire.AlterReplicaLogDirsRequest
         await client.ask(create([create.CreatableTopic("t", 1, 1)], 10_000), 7)
         for _ in range(4):
@@ -182,7 +175,7 @@ async def test_a_replica_moves_between_disks_through_the_wire(tmp_path: Path) ->
 )
 async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path, key: str) -> None:
     async with LoopbackCluster(tmp_path, nodes=1, settings=_SETTINGS) as cluster:
-        client = await _client(cluster, 1)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         request = wire.IncrementalAlterConfigsRequest
 
         async def alter(broker: str, name: str, operation: int, value: str | None) -> int:
@@ -205,17 +198,17 @@ async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path, 
 async def test_the_group_coordinator_follows_leadership_and_purges_deleted_topics(tmp_path: Path) -> None:
     settings = _SETTINGS | {"controlled.shutdown.enable": True}
     async with LoopbackCluster(tmp_path, nodes=2, settings=settings) as cluster:
-        client = await _client(cluster, 1)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         request = wire.CreateTopicsRequest
         topics = [request.CreatableTopic("t", 1, 2), request.CreatableTopic("u", 1, 2)]
         await client.ask(request(topics, 10_000), 7)
         host_of = await _coordinator(client, "g")
-        owner = await _client(cluster, host_of)
+        owner = await FrameClient.to(cluster.nodes[host_of].endpoints["kafka"])
         for topic in ("t", "u"):
             assert (await owner.ask(commit("g", 7, topic=topic), 8)).topics[0].partitions[0].error_code == 0
         survivor = 3 - host_of
         await cluster.stop(host_of)
-        other = await _client(cluster, survivor)
+        other = await FrameClient.to(cluster.nodes[survivor].endpoints["kafka"])
         assert await _coordinator(other, "g") == survivor
         assert await _committed(other) == {"t": 7, "u": 7}
         await cluster.start(host_of)
@@ -263,7 +256,7 @@ async def test_who_invents_producer_ids_is_named(tmp_path: Path, monkeypatch: py
     said: list[dict[str, Any]] = []
     monkeypatch.setattr(hosted, "_log", SimpleNamespace(warning=lambda event, **details: said.append(details)))
     async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS | {"max.producer.ids": 10}) as cluster:
-        client = await _client(cluster, 1)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         create = wire.CreateTopicsRequest
         await client.ask(create([create.CreatableTopic("t", -1, -1, _on(1, 2))], 10_000), 7)
 

@@ -12,9 +12,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 async def _salt(cluster: LoopbackCluster, broker_id: int, user: str) -> bytes:
     """What a node answers to the first message of SCRAM, without the nonce."""
-    bound = cluster.nodes[broker_id].endpoints["kafka"]
-    client = FrameClient()
-    await client.connect(bound.host, bound.port)
+    client = await FrameClient.to(cluster.nodes[broker_id].endpoints["kafka"])
     assert (await client.ask(wire.SaslHandshakeRequest("SCRAM-SHA-256"), 1)).error_code == 0
     answer = await client.ask(wire.SaslAuthenticateRequest(b"n,,n=%s,r=abc" % user.encode()), 2)
     client.close()

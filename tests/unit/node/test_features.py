@@ -16,9 +16,7 @@ async def test_a_level_that_one_node_stores_holds_on_all_and_after_a_restart(tmp
         services = {number: node.kafka_services for number, node in cluster.nodes.items()}
         await until(lambda: all(each.feature_level("transaction.version") == 2 for each in services.values()))
         before = services[2].features().epoch
-        client = FrameClient()
-        endpoint = cluster.nodes[1].endpoints["kafka"]
-        await client.connect(endpoint.host, endpoint.port)
+        client = await FrameClient.to(cluster.nodes[1].endpoints["kafka"])
         request = wire.UpdateFeaturesRequest
         lower = request.FeatureUpdateKey("transaction.version", 1, upgrade_type=2)
         assert (await client.ask(request(feature_updates=[lower]), 2)).error_code == 0

@@ -32,9 +32,7 @@ def _endpoint(node: Node, listener: str) -> Endpoint:
 
 async def _client(node: Node, listener: str) -> FrameClient:
     endpoint = _endpoint(node, listener)
-    client = FrameClient()
-    await client.connect(endpoint.host, endpoint.port)
-    return client
+    return await FrameClient.to(endpoint)
 
 
 async def _is_served(client: FrameClient) -> bool:

@@ -128,8 +128,7 @@ async def test_every_api_and_the_registration_have_the_advertised_address(tmp_pa
         assert znode.endpoints == (f"OUTSIDE://127.0.0.2:{bound.port}",)
         assert znode.protocols == {"OUTSIDE": "PLAINTEXT"}
         assert znode.rpc == Endpoint("localhost", cluster.nodes[1].endpoints["rpc"].port)
-        client = FrameClient()
-        await client.connect(bound.host, bound.port)
+        client = await FrameClient.to(bound)
         metadata = await client.ask(wire.MetadataRequest([]), 9)
         described = await client.ask(wire.DescribeClusterRequest(), 0)
         found = await client.ask(wire.FindCoordinatorRequest(key="g"), 2)
@@ -143,8 +142,7 @@ async def test_every_api_and_the_registration_have_the_advertised_address(tmp_pa
 async def test_a_name_is_advertised_as_a_name(tmp_path: Path) -> None:
     async with LoopbackCluster(tmp_path, settings={"host": "localhost"}) as cluster:
         bound = cluster.nodes[1].endpoints["kafka"]
-        client = FrameClient()
-        await client.connect(bound.host, bound.port)
+        client = await FrameClient.to(bound)
         metadata = await client.ask(wire.MetadataRequest([]), 9)
         client.close()
         assert [(broker.host, broker.port) for broker in metadata.brokers] == [("localhost", bound.port)]

@@ -26,9 +26,7 @@ async def test_the_coordinator_prunes_and_a_client_may_not(tmp_path: Path) -> No
         await node.kafka.share_persister.initialize(_KEY, 1, Offset(0))
         for offset in range(10):
             await node.kafka.share_persister.write(_KEY, 1, 1, Offset(offset), [])
-        client = FrameClient()
-        host, _, port = cluster.bootstrap.rpartition(":")
-        await client.connect(host, int(port))
+        client = await FrameClient.to(cluster.bootstrap)
         request = wire.DeleteRecordsRequest
         topics = [request.DeleteRecordsTopic(SHARE_TOPIC, [request.DeleteRecordsPartition(0, 1)])]
         refused = (await client.ask(request(topics, 1000), 2)).topics[0].partitions[0]
