@@ -342,6 +342,20 @@ def test_a_first_batch_without_a_row(spark, log, tmp_path: Path) -> None:
     assert [record.value for record in log.log.records("dead", 0)] == [b"{nope", b"[]"]
 
 
+def test_required_columns_that_are_not_found_yet(spark, log, tmp_path: Path) -> None:
+    """The pipeline stopped at each start, with FIELD_NOT_FOUND, until a first batch had the column; as it did where the registry's newest
+    schema had left one out."""
+    table = {"format": "iceberg", "table": "t"}
+    pipeline = described(log, tmp_path, table, decode={"required": ["n"]}, dead_letters={"topic": "dead"})
+    put_texts(log, '{"m": 0}', "{nope")
+    assert process(spark, log, pipeline).bad == 2
+    put_texts(log, '{"m": 1, "n": 1}', '{"m": 2}')
+    assert process(spark, log, pipeline).bad == 1
+    assert numbers(iceberg(tmp_path).scan().to_arrow()) == [1]
+    assert [record.value for record in log.log.records("dead", 0)] == [b'{"m": 0}', b"{nope", b'{"m": 2}']
+    assert dict(log.log.records("dead", 0)[2].headers)["kafkalite.error"] == b"column n is missing"
+
+
 @pytest.mark.parametrize("key", [[], ["_id"]])
 def test_names_with_an_underscore_or_a_quotation_mark(spark, log, tmp_path: Path, key: list[str]) -> None:
     """The first were lost without a word, a MongoDB's _id for one; the others stopped a Delta table with a key."""

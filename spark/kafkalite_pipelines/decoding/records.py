@@ -124,7 +124,13 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
         if decode.debezium:
             error = f.coalesce(error, f.when(deleted, f.lit("deletes a row: this needs a sink with a key")))
     for name in decode.required:
-        missing = f.when(~deleted & body[name].isNull(), f.lit(f"column {name} is missing"))
+        if name in names:
+            absent = body[name].isNull()
+        elif STRANGE in rows.columns:  # not found yet: a record that has it is the first
+            absent = ~f.array_contains(STRANGE, f"{NEW}{name}")
+        else:  # the registry's newest schema has left it out
+            absent = f.lit(True)
+        missing = f.when(~deleted & absent, f.lit(f"column {name} is missing"))
         error = f.coalesce(error, missing)
     for name in [name for name in key if name in names or name == decode.key_column]:
         error = f.coalesce(error, f.when(columns[name][0].isNull(), f.lit(f"has no key: {name} is missing")))
