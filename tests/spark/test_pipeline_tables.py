@@ -245,7 +245,7 @@ def test_new_and_wider_columns(spark, log, tmp_path: Path) -> None:
     put(log, 4, 5)
     process(spark, log, described(log, tmp_path, table, decode={"schema": {"n": "int"}}))  # narrower rows go into it
     put(log, 5, 6)
-    with pytest.raises(PipelineError, match="do not fit the table"):
+    with pytest.raises(PipelineError, match=r"^Iceberg table t: the rows do not fit the table"):
         process(spark, log, described(log, tmp_path, table, decode={"schema": {"n": "string", "name": "string"}}))
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(5))
 

@@ -165,10 +165,10 @@ class DeltaSinkTable:
         if (new or more or wider) and not self.sink.evolve:
             if wider:
                 changes = ", ".join(f"{name} becomes {shown(kind)}" for name, kind in wider.items())
-                raise PipelineError(f"the rows have wider types than the table ({changes}), and evolve is false")
+                raise PipelineError(f"{self.name}: the rows have wider types ({changes}), and evolve is false")
             names = ", ".join(field.name for field in [*new, *more])
             raise PipelineError(
-                f"the rows have columns or fields that the table does not have ({names}), and evolve is false"
+                f"{self.name}: the rows have columns or fields that the table does not have ({names}), and evolve is false"
             )
         if wider:
             table = self._widened(table, wider)

@@ -114,7 +114,7 @@ class IcebergTable:
             properties = _NEW_TABLE | dict(self.sink.properties)
             table = self._catalog.create_table_if_not_exists(self._identifier, schema, properties=properties)
         else:
-            table = evolved(table, schema, evolve=self.sink.evolve)
+            table = evolved(table, schema, self.name, evolve=self.sink.evolve)
         return self._partitioned(table)
 
     def _partitioned(self, table: Table) -> Table:
@@ -200,8 +200,8 @@ class _IcebergAppend:
         remove_files(self._table, self._files)
 
 
-def evolved(table: Table, schema: pa.Schema, *, evolve: bool) -> Table:
-    """The table with the columns of `schema` too. Types are widened where Iceberg allows that (int to long, float to double,
+def evolved(table: Table, schema: pa.Schema, name: str, *, evolve: bool) -> Table:
+    """The table with the columns of `schema` too; errors have its `name`. Types are widened where Iceberg allows that (int to long, float to double,
     a decimal's precision).
 
     Raises:
@@ -214,7 +214,7 @@ def evolved(table: Table, schema: pa.Schema, *, evolve: bool) -> Table:
     new = [field.name for field in schema if field.name not in existing]
     if new and not evolve:
         raise PipelineError(
-            f"the rows have columns that the table does not have ({', '.join(new)}), and evolve is false"
+            f"{name}: the rows have columns that the table does not have ({', '.join(new)}), and evolve is false"
         )
     wanted = _pyarrow_to_schema_without_ids(schema)
     narrower = [field for field in wanted.fields if field.name in existing]
@@ -224,7 +224,7 @@ def evolved(table: Table, schema: pa.Schema, *, evolve: bool) -> Table:
         with table.update_schema() as update:
             update.union_by_name(widening(table, schema))
     except (ValidationError, ValueError, TypeError) as error:
-        raise PipelineError(f"the rows do not fit the table: {error}") from None
+        raise PipelineError(f"{name}: the rows do not fit the table: {error}") from None
     return table
 
 
