@@ -47,11 +47,6 @@ _OWN_HANDLES = 8
 ALL_SYNCED = 2**63 - 1
 
 
-#: Where the leader's compaction left as many offsets out, a follower begins a segment at its next batch: an index counts up to 2^31, less what one
-#: batch takes.
-_TOO_FAR = 2**30
-
-
 class LostBytes(OSError):
     """A closed segment lacks what was synced."""
 
@@ -377,9 +372,7 @@ def _check_ends(segments: list[Segment], checked_from: int, compacted_to: int | 
         if end is None and segment.size:  # or it is the index that is wrong
             end = _end_of(segment, by_index=False)
         if end is not None and (
-            end >= segment.next_offset
-            or segment.next_offset - end >= _TOO_FAR
-            or segment.next_offset <= compactions(segments, compacted_to)
+            end >= segment.next_offset or segment.next_offset <= compactions(segments, compacted_to)
         ):
             continue
         found = "its last batch is not whole" if end is None else f"its records end at offset {end}"
