@@ -177,11 +177,12 @@ class _Call:
 
     def body(self) -> dict[str, Any]:
         """Raises RegistryError 422."""
-        if has_more_values(self.request.body.decode(), _MAX_VALUES):
-            raise RegistryError(422, f"the body has more than {_MAX_VALUES:,} values")
         try:
-            value = json.loads(self.request.body)
-            if b"\\u" in self.request.body:
+            text = self.request.body.decode()
+            if has_more_values(text, _MAX_VALUES):
+                raise RegistryError(422, f"the body has more than {_MAX_VALUES:,} values")
+            value = json.loads(text)
+            if "\\u" in text:
                 json.dumps(value, ensure_ascii=False).encode()  # "\ud800" is no text
         except (ValueError, RecursionError):
             raise RegistryError(400, "the body is not JSON") from None

@@ -46,7 +46,7 @@ class Api:
         """The response's value, or the code of the error."""
         path, _, text = target.partition("?")
         query = dict(each.split("=") for each in text.split("&") if each)
-        raw = b"" if body is None else json.dumps(body).encode()
+        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
 
         def may(operation: Operation, resource_type: ResourceType, name: str = "", /) -> bool:
             return (operation, name) not in self.denied

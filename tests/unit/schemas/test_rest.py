@@ -462,3 +462,8 @@ async def test_what_others_refer_to_is_not_deleted_for_good(api: Api) -> None:
     assert await api("DELETE", "/subjects/base/versions/1?permanent=true") == 42206
     await api("DELETE", "/subjects/t-value")
     assert await api("DELETE", "/subjects/base?permanent=true") == [1]
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe{}", b'{"schema": "\xe9"}', json.dumps(INT).encode("utf-16")])
+async def test_a_body_that_is_no_json_in_utf_8_is_refused(api: Api, body: bytes) -> None:
+    assert await api("POST", "/subjects/a-value/versions", body) == 400
