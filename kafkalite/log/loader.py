@@ -24,7 +24,6 @@ from kafkalite.log.recovery import (
     EVERYWHERE,
     NOTHING_CUT,
     LogParts,
-    compactions,
     load_snapshot,
     rebuild_aborted,
     recover,
@@ -367,13 +366,13 @@ def _read_metadata(disk: Disk, path: str, names: list[str]) -> tuple[TopicId, bo
 def _check_ends(segments: list[Segment], checked_from: int, compacted_to: int | None) -> None:
     """Raise LostBytes if one of the segments before number `checked_from`, which are on the disk, ends before the next one begins: the disk
     has lost what it said it had. Of each the last entry of an index is read, and the headers behind it. Raises OSError."""
+    # What an older version, or Kafka, has compacted is not recorded: there a gap proves nothing.
+    compacted_to = EVERYWHERE if compacted_to is None else compacted_to
     for segment in segments[: min(checked_from, len(segments) - 1)]:
         end = _end_of(segment)
         if end is None and segment.size:  # or it is the index that is wrong
             end = _end_of(segment, by_index=False)
-        if end is not None and (
-            end >= segment.next_offset or segment.next_offset <= compactions(segments, compacted_to)
-        ):
+        if end is not None and (end >= segment.next_offset or segment.next_offset <= compacted_to):
             continue
         found = "its last batch is not whole" if end is None else f"its records end at offset {end}"
         text = f"bytes are missing that had been synced: {found}, and the next segment begins at {segment.next_offset}"

@@ -11,7 +11,6 @@ The producers are those of the newest sound snapshot, brought to the log's end b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
@@ -83,7 +82,14 @@ def recover(
     Returns the base offset of the segment that was cut (or behind which some were dropped); NOTHING_CUT if none was.
     Raises OSError.
     """
-    known = partial(compactions, list(segments), compacted_to)
+    all_segments = list(segments)
+
+    def known() -> int:
+        nonlocal compacted_to
+        if compacted_to is None:
+            compacted_to = EVERYWHERE if any(s.size and _starts_with_gap(s) for s in all_segments) else -1
+        return compacted_to
+
     expected = segments[first].base_offset
     floor_epoch = -1
     for number in range(first, len(segments)):
@@ -107,13 +113,6 @@ def recover(
             _drop(segments, number + 1)
             return segment.base_offset
     return NOTHING_CUT
-
-
-def compactions(segments: list[Segment], compacted_to: int | None) -> int:
-    """How far the log may have been compacted. `compacted_to`: as far as that was recorded; see `recover`. Raises OSError."""
-    if compacted_to is not None:
-        return compacted_to
-    return EVERYWHERE if any(s.size and _starts_with_gap(s) for s in segments) else -1
 
 
 class _Walk:

@@ -133,3 +133,13 @@ async def test_offsets_that_are_too_far_apart_for_one_segment_are_not_missing() 
     host.disk.power_loss(random.Random(1))
     found = (await host.manager()).get(T0)
     assert found is not None and found.log_end_offset == far + 1
+
+
+async def test_where_compactions_were_not_recorded_a_gap_proves_nothing() -> None:
+    """A log of an older version, or of Kafka."""
+    host = Host()
+    _, victim, *_ = await synced(host, await host.manager())
+    host.disk.power_loss(random.Random(1))
+    _a_batch(host, victim)
+    host.disk.remove("/d1/t-0/partition.metadata")
+    assert (await host.manager()).get(T0) is not None
