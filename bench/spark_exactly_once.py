@@ -269,17 +269,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--batches", type=int, default=12)
     parser.add_argument("--short", action="store_true", help="the accidents of the test: no twins")
     parser.add_argument("--only", choices=("exactly-once", "at-least-once"))
-    parser.add_argument(
-        "--twins", action="store_true", help="only speculative attempts, of batch writes too: bench.spark_twins"
-    )
     parser.add_argument("--drive", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.drive:
         return drive(json.loads(given.drive))
-    if given.twins:
-        from bench import spark_twins
-
-        return spark_twins.main(["--records", str(given.records)])
     failed = False
     accidents, batches = (SHORT, 3) if given.short else (LONG, given.batches)
     with (

@@ -1,4 +1,4 @@
-"""Exactly once under speculation, with real processes: `python -m bench.spark_exactly_once --twins`.
+"""Exactly once under speculation, with real processes: `python -m bench.spark_twins`.
 
 A Spark cluster of two hosts copies numbered records, as a stream and as batch writes; one task of each batch is slow until
 Spark has started its twin on the other host. Both attempts have rows in the log then, and both may go on to their end.
@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,11 +140,11 @@ def failures(found: dict[str, Twins]) -> list[str]:
     return wrong
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=60_000)
     parser.add_argument("--drive", help=argparse.SUPPRESS)
-    given = parser.parse_args(argv)
+    given = parser.parse_args()
     if given.drive:
         return drive(json.loads(given.drive))
     began = time.monotonic()
