@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from kafkalite_pipelines.definition import PipelineError
+
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
@@ -30,13 +32,16 @@ class Place:
             return str(stream.read().decode())
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file as a whole where the file system can."""
+        """Replace a file as a whole where the file system can. Raises PipelineError: it cannot be written."""
         files, base = self._open()
         path = f"{base}/{name}"
-        files.create_dir(path.rpartition("/")[0], recursive=True)
-        with files.open_output_stream(f"{path}.new") as stream:
-            stream.write(text.encode())
-        files.move(f"{path}.new", path)
+        try:
+            files.create_dir(path.rpartition("/")[0], recursive=True)
+            with files.open_output_stream(f"{path}.new") as stream:
+                stream.write(text.encode())
+            files.move(f"{path}.new", path)
+        except OSError as error:  # that of a full disk does not say of which
+            raise PipelineError(f"{path} cannot be written: {error}") from error
 
     def remove(self, name: str) -> None:
         from pyarrow.fs import FileType

@@ -88,7 +88,7 @@ def _returned(written: Iterator[WrittenFile]) -> Iterator[pa.RecordBatch]:
 
 
 def files(batches: Iterator[pa.RecordBatch], target: Target, prefix: str) -> Iterator[WrittenFile]:
-    """Write the batches; yields each file when it is closed."""
+    """Write the batches; yields each file when it is closed. Raises PipelineError: a value or the disk refuses it."""
     opened: dict[tuple[Any, ...], _File] = {}
     try:
         for batch in batches:
@@ -106,6 +106,8 @@ def files(batches: Iterator[pa.RecordBatch], target: Target, prefix: str) -> Ite
                     yield opened.pop(partition).close()
         while opened:
             yield opened.popitem()[1].close()
+    except OSError as error:  # that of a full disk does not say of which
+        raise PipelineError(f"{target.location} cannot be written to: {error}") from error
     finally:
         for file in opened.values():
             file.abandon()
