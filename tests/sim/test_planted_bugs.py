@@ -372,6 +372,7 @@ ALARMS: dict[str, str] = {
     "name": "offsets are of one topic",
     "late": "every node knows the cluster as it is",
     "ELR-min": _COMPLETE,
+    "lie": "a replica has what its high watermark covers",
 }
 
 
