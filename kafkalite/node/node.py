@@ -430,11 +430,9 @@ class Node:
         has_others = any(broker.broker_id != self.local.broker_id for broker in self.metadata.brokers())
         if controlled and has_others and self.config.controlled_shutdown_enable and self.session.usable():
             assert self._controller_watch is not None
-            patience, somebody = (
-                self.config.controlled_shutdown_max_wait_ms / 1000,
-                self._controller_watch.somebody_answers,
-            )
-            moved = await self._controller_rpc.client.controlled_shutdown(patience, somebody)
+            patience_s = self.config.controlled_shutdown_max_wait_ms / 1000
+            somebody_answers = self._controller_watch.somebody_answers
+            moved = await self._controller_rpc.client.controlled_shutdown(patience_s, somebody_answers)
             _log.info("node.leaders_moved", complete=moved)
             steps.ended("leaders")
         await steps.do("kafka", self.kafka.close())

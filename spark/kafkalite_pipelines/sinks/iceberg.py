@@ -127,9 +127,7 @@ class IcebergTable:
         namespace = self._identifier.rpartition(".")[0]
         try:
             self._catalog.create_namespace_if_not_exists(namespace)
-        except (
-            Exception
-        ):  # another pipeline may have been in between, which a catalog in SQL says in its database's words
+        except Exception:  # a catalog in SQL says in its database's words that another pipeline has made it meanwhile
             if not self._catalog.namespace_exists(namespace):
                 raise
 
