@@ -221,7 +221,7 @@ class EmbeddedZooKeeper:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self, deadline_s: float = 30.0) -> None:
+    def start(self, deadline_s: float = 120.0) -> None:
         """Start, or start again on the same data and port, and wait until it serves. Raises ZooKeeperUnavailable."""
         assert not self.running, "running"
         for attempt in range(_PORT_ATTEMPTS):

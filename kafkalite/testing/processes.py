@@ -113,7 +113,7 @@ class Process:
             return environ
         return {**environ, "PYTHONPATH": os.pathsep.join([str(self._tree), str(self._tree / "cli")])}
 
-    def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:
+    def wait_ready(self, deadline_s: float = 180.0) -> dict[str, Any]:
         """The ready event. Raises ProcessFailed."""
         assert self._process is not None and self._process.stdout is not None
         line = b""
@@ -132,7 +132,7 @@ class Process:
         self.ready = json.loads(line.splitlines()[0])
         return self.ready
 
-    def start(self, deadline_s: float = 60.0) -> dict[str, Any]:
+    def start(self, deadline_s: float = 180.0) -> dict[str, Any]:
         self.launch()
         return self.wait_ready(deadline_s)
 
@@ -162,7 +162,7 @@ class Process:
         self.signal(signal.SIGKILL)
         self._reap(10)
 
-    def terminate(self, deadline_s: float = 30.0) -> int:
+    def terminate(self, deadline_s: float = 90.0) -> int:
         """SIGTERM and wait; the exit code. After the deadline: kill -9."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
@@ -289,7 +289,7 @@ class ProcessCluster:
             f"node {broker_id}", arguments, log_path, tree=self.trees.get(broker_id), python=self.pythons.get(broker_id)
         )
 
-    def _note_ready(self, broker_id: int, deadline_s: float = 60.0) -> None:
+    def _note_ready(self, broker_id: int, deadline_s: float = 180.0) -> None:
         ready = self.nodes[broker_id].wait_ready(deadline_s)
         # A restarted node keeps its addresses, as it would on a host of its own.
         self._ports[broker_id] = {name: ready[name] for name in ("kafka", "rpc", "http") if ready.get(name)}
