@@ -9,7 +9,8 @@ from kafkalite.model import Endpoint
 from kafkalite.protocol import codec, wire
 from kafkalite.protocol.schema import schemas
 
-_ANSWER_S = 10
+#: A guard, on a machine of any speed.
+_ANSWER_S = 120
 
 
 def frame(message: Any, version: int, correlation_id: int, client_id: str = "test") -> bytes:

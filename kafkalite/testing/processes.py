@@ -32,6 +32,8 @@ DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 _SPAWN_S = 10.0
 #: Until a process that gets SIGSTOP has stopped: a step in the kernel ends first.
 _PAUSE_S = 30.0
+#: While a node is away, a connection of another process may get its port.
+_PORT_S = 60.0
 #: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all. No
 #: executor: a Ctrl-C while it starts its thread makes the interpreter wait for that thread for ever.
 _wanted: queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
@@ -301,10 +303,19 @@ class ProcessCluster:
 
     def restart(self, broker_id: int, *, wait: bool = True) -> None:
         """Start a node that has ended again, at its old addresses."""
-        self.nodes[broker_id] = self._node(broker_id)
-        self.nodes[broker_id].launch()
-        if wait:
-            self._note_ready(broker_id)
+        until = time.monotonic() + _PORT_S
+        while True:
+            self.nodes[broker_id] = self._node(broker_id)
+            self.nodes[broker_id].launch()
+            if not wait:
+                return
+            try:
+                self._note_ready(broker_id)
+                return
+            except ProcessFailed as error:
+                if "already in use" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.5)
 
     @property
     def bootstrap(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -103,6 +104,10 @@ def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
     ]
     for server in servers:
         server.launch()
+    while not all(
+        "Mode:" in server.command("srvr") for server in servers
+    ):  # the election takes as long as the machine needs
+        time.sleep(0.05)
     yield servers
     for server in servers:
         server.kill()

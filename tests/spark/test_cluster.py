@@ -112,6 +112,7 @@ def test_jobs_survive_kill_9_of_the_leader(spark, cluster) -> None:
 
 @pytest.mark.checklist(94)
 @pytest.mark.checklist("F27")
+@pytest.mark.timeout(3_600)  # three drivers one after the other, each with a guard of its own
 def test_each_number_once_over_failed_tasks_a_killed_driver_and_a_killed_coordinator(cluster, tmp_path) -> None:
     """The records of what was aborted are in the log: the accidents did happen."""
     asyncio.run(create(cluster, "numbers", "once"))
