@@ -475,5 +475,5 @@ async def test_an_empty_log_that_had_a_recovery_point_was_here_before_the_power_
     assert all(manager.pool.is_doubtful(tp(number)) for number in range(4))
     manager.pool.doubt(tp(0), is_doubtful=False)
     assert not manager.pool.was_here(tp(0))
-    host.disk.process_crash()  # who is asked again after a restart has been in doubt before
+    host.disk.process_crash()  # after this restart it is a log that was in doubt before
     assert not (await host.manager()).pool.was_here(tp(2))
