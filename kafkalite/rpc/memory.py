@@ -18,8 +18,8 @@ class RequestMemory:
         self.used_bytes = 0
         #: Bytes of `used_bytes` that belong to incomplete frames.
         self.incomplete_bytes = 0
-        self._waiters: dict[int, tuple[asyncio.Future[None], bool]] = {}
-        self._next_waiter = 0
+        #: By owner, in the order in which they came; each waits once at a time. The flag: it waits in the middle of a frame.
+        self._waiters: dict[object, tuple[asyncio.Future[None], bool]] = {}
         self._overdrawn_by: object | None = None
 
     @property
@@ -56,20 +56,33 @@ class RequestMemory:
             self._overdrawn_by = None
             self._wake()
 
+    def leave(self, owner: object, size: int, incomplete: int) -> None:
+        """`owner` is closed: what it has is given back at once, also while it waits. Else connections that are closed would hold the memory for
+        which they wait."""
+        waiting = self._waiters.pop(owner, None)
+        if waiting is not None and not waiting[0].done():
+            waiting[0].set_result(None)
+        self.used_bytes -= size
+        self.incomplete_bytes -= incomplete
+        if self._overdrawn_by is owner:
+            self._overdrawn_by = None
+        assert self.used_bytes >= 0
+        self._wake()
+
     async def wait_for_room(self, owner: object, *, in_frame: bool) -> None:
-        """Return when `owner` may read on."""
+        """Return when `owner` may read on, or has left."""
         while not self.has_room and self._overdrawn_by is not owner:
             if in_frame and self._overdrawn_by is None and self.incomplete_bytes >= self.used_bytes:
                 self._overdrawn_by = owner
                 return
-            number = self._next_waiter
-            self._next_waiter += 1
             waiter = asyncio.get_running_loop().create_future()
-            self._waiters[number] = (waiter, in_frame)
+            self._waiters[owner] = (waiter, in_frame)
             try:
                 await waiter
             finally:
-                del self._waiters[number]
+                has_left = self._waiters.pop(owner, None) is None
+            if has_left:
+                return
 
     def _wake(self) -> None:
         if not self._waiters:
@@ -92,21 +105,26 @@ class ConnectionMemory:
     def __init__(self, memory: RequestMemory) -> None:
         self._memory = memory
         self._charged = 0
+        self._released = False
         #: Bytes of the frame that is half received.
         self.incomplete_bytes = 0
 
     def charge(self, size: int) -> None:
         """Bytes have come in."""
-        self._charged += size
-        self._memory.take(size)
+        if not self._released:
+            self._charged += size
+            self._memory.take(size)
 
     def uncharge(self, size: int) -> None:
         """Their request is answered."""
-        self._charged -= size
-        self._memory.give_back(size)
+        if not self._released:
+            self._charged -= size
+            self._memory.give_back(size)
 
     def set_incomplete(self, size: int) -> None:
         """The frame that is half received has this size now; 0: there is none."""
+        if self._released:
+            return
         change = size - self.incomplete_bytes
         self.incomplete_bytes = size
         if change:
@@ -115,12 +133,14 @@ class ConnectionMemory:
             self._memory.end_overdraft(self)
 
     async def wait_for_room(self) -> None:
-        """Return when this connection may read on."""
-        await self._memory.wait_for_room(self, in_frame=self.incomplete_bytes > 0)
+        """Return when this connection may read on, or has released what it had."""
+        if not self._released:
+            await self._memory.wait_for_room(self, in_frame=self.incomplete_bytes > 0)
 
     def release(self) -> None:
-        """The connection is gone."""
-        self._memory.mark_incomplete(-self.incomplete_bytes)
-        self._memory.give_back(self._charged)
-        self._memory.end_overdraft(self)
+        """The connection is closed: it has nothing more, takes nothing more, and waits for nothing."""
+        if self._released:
+            return
+        self._released = True
+        self._memory.leave(self, self._charged, self.incomplete_bytes)
         self._charged = self.incomplete_bytes = 0

@@ -112,6 +112,8 @@ class ServerConnection:
                 memory = self.server.memory
                 if not memory.has_room:
                     await self.memory.wait_for_room()
+                    if self._closed:
+                        break
                 # Beyond the limit a connection ends its frame and reads nothing further.
                 data = await self._reader.read(READ_BYTES if memory.has_room else self._frames.missing)
                 if not data:
@@ -131,7 +133,6 @@ class ServerConnection:
             self.shut(f"connection lost: {error}", quietly=True)
         finally:
             self.shut("handler failed")
-            self.memory.release()
 
     async def _dispatch(self, frames: list[Frame]) -> None:
         count = 0
@@ -414,6 +415,7 @@ class ServerConnection:
         else:
             self.server.warn("rpc.closed", reason, peer=self.peer.address, **details)
         self._pending.drop()
+        self.memory.release()
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
         if at_once:

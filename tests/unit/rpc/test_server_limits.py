@@ -15,7 +15,7 @@ from kafkalite.listener_settings import RPC, PerListener
 from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc import server as rpc_server
 from kafkalite.rpc import server_connection
-from kafkalite.rpc.answers import RpcNotSent
+from kafkalite.rpc.answers import RpcDisconnected, RpcNotSent
 from kafkalite.rpc.framing import encode_frame
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
@@ -236,3 +236,42 @@ async def test_half_frames_alone_cannot_block_each_other_for_ever(rig: Rig, monk
             assert data
             size += len(data)
     assert server.memory.used_bytes == 0
+
+
+async def test_a_connection_that_is_closed_while_it_waits_for_memory_gives_back_what_it_has(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request is answered to nobody; while its bytes counted, half frames were not all that there was, and none of them could go on."""
+    monkeypatch.setattr(rpc_server, "MEMORY_GRACE_S", 3600.0)  # a loaded machine is slow to send, too
+    answers: list[asyncio.Future[Reply | None]] = []
+
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
+        answers.append(asyncio.get_running_loop().create_future())
+        return answers[-1]
+
+    server, endpoint = await rig.serve(
+        {HealthRequest: handler, CommittedOffsetsRequest: stored}, queued_max_request_bytes=1 << 20
+    )
+    asks = await rig.connect(endpoint)
+    call = asks.send_nowait(HealthRequest(), [bytes(600 << 10)])
+    await until(lambda: bool(answers))
+    (asking,) = server.connections.values()
+    slow_reader, slow = await rig.dial(endpoint)
+    slow.write(HELLO)
+    await slow_reader.read(1)
+    frame = b"".join(encode_frame(1, store(), [bytes(600 << 10)]))
+    slow.write(frame[:-1])
+    await until(lambda: not server.memory.has_room)
+    later = asks.send_nowait(HealthRequest())  # it was reading: now it waits
+    await until(lambda: len(answers) == 2)
+    asking.shut("its session has ended", at_once=True)
+    for sent in (call, later):
+        with pytest.raises(RpcDisconnected):
+            await sent
+    slow.write(frame[-1:])
+    async with asyncio.timeout(150):
+        await slow_reader.readexactly(600 << 10)
+    node = await rig.connect(endpoint)
+    assert (await node.call(store(), timeout_s=150))[0] is not None
+    assert len(server.connections) == 2
+    assert server.memory.used_bytes == server.memory.incomplete_bytes == 0
