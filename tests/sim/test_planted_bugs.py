@@ -172,6 +172,12 @@ BUGS: dict[str, Plan] = {
         ),
         settings={**plan(1).settings, "log.flush.offset.checkpoint.interval.ms": 500},
     ),
+    # Some requests of nodes fill the memory for them; nodes are cut off meanwhile, and dial again.
+    "memory": dataclasses.replace(
+        plan(1, *each_node(FaultKind.PARTITION_IN, 1.5)),
+        topics={"topic1": 6, "topic2": 6},
+        settings={**plan(1).settings, "queued.max.request.bytes": 60},
+    ),
     # A client gives a sequence to two transactions.
     "ended": with_transactions(plan(1)),
     "vanished": plan(1, Fault(6.0, FaultKind.VANISH, "all", 10.0)),
@@ -373,6 +379,7 @@ ALARMS: dict[str, str] = {
     "late": "every node knows the cluster as it is",
     "ELR-min": _COMPLETE,
     "lie": "a replica has what its high watermark covers",
+    "memory": "the cluster converges when the faults are over",
 }
 
 

@@ -39,6 +39,8 @@ def draw_harsh(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
     recreates = source.random() < 0.2
     if recreates:  # its groups have one coordinator
         settings["offsets.topic.num.partitions"] = 1
+    if memory := random.Random(f"{seed}/memory").choice((0, 0, 0, 60, 100, 300)):  # a few requests of nodes fill it
+        settings["queued.max.request.bytes"] = memory
     topic_settings = {**plan.topic_settings, "segment.bytes": str(source.choice((600, 2_048, 8_192)))}
     kinds = [kind for kind in _AT_ONCE if not (plan.flush_before_ack and kind is FaultKind.POWER_ONE)]
     kinds = source.sample(kinds, source.randint(3, len(kinds)))

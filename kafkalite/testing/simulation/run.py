@@ -213,6 +213,8 @@ class Simulation:
         self.shares.logged(event)
         error = event.get("exc_info")
         host = process.partition("#")[0]
+        if host in self.nodes:
+            self.zk.logged(self.nodes[host].broker_id, event)
         if event.get("event") in _COMPLAINTS and host in self.nodes and not self.world.host(host).disk.was_faulty:
             self.fail(
                 f"a disk that does nothing wrong stays in service: {render(seconds, process, level, event).strip()}"

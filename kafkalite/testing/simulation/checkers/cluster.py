@@ -80,6 +80,8 @@ class ZkChecker:
         self._latest_epochs: dict[Partition, int] = {}
         #: Whose states are from an earlier time, until somebody leads in a later epoch than this one.
         self._put_back: dict[Partition, int] = {}
+        #: Replicas that have said, when they were to lead, that they may lack committed records.
+        self._refusing: set[tuple[int, Partition]] = set()
         self.changes = 0
 
     @property
@@ -197,8 +199,20 @@ class ZkChecker:
         if new.leader != -1 and new.leader_epoch > self._put_back.get(partition, new.leader_epoch):
             del self._put_back[partition]
 
+    def logged(self, broker: int, event: dict[str, Any]) -> None:
+        """A line of a node's log: of a replica that may lack committed records, and that of its end."""
+        if event.get("event") in ("replica.refuses_to_lead", "replica.trusted"):
+            topic, _, number = event["partition"].rpartition("-")
+            replica = (broker, (topic, int(number)))
+            if event["event"] == "replica.trusted":
+                self._refusing.discard(replica)
+            else:
+                self._refusing.add(replica)
+
     def _is_in_doubt(self, broker: int, partition: Partition) -> bool:
-        """Whether the broker's registration says that its log may lack committed records, or is gone."""
+        """Whether the broker's registration says that its log may lack committed records, or is gone; or its replica has refused to lead."""
+        if (broker, partition) in self._refusing:
+            return True
         data = self._read(f"/brokers/ids/{broker}")
         registration = {} if data is None else json.loads(data)
         name, number = partition

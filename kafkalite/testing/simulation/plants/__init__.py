@@ -50,6 +50,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "fsync": storage.no_fsync,
     "unregistered": replication.takes_commands_of_its_earlier_epoch,
     "refused": replication.refused_for_good,
+    "memory": replication.closed_connections_keep_memory,
     "notice": replication.notices_to_nobody,
     "vanished-markers": coordinators.markers_only_for_topics_that_are_there,
     "unverified": coordinators.unverified_transactions,

@@ -26,6 +26,7 @@ from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.roles import Roles
 from kafkalite.replica.rpc_handlers import LatestConnection
 from kafkalite.replica.skipped_sequences import SkippedSequences
+from kafkalite.rpc.memory import ConnectionMemory
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition
 from kafkalite.testing.simulation.plants.patch import Patch
 
@@ -278,3 +279,14 @@ def requests_are_read_once(patch: Patch) -> None:
 def late_commands(patch: Patch) -> None:
     """A command counts whenever it arrives, also over a connection that the controller has given up since."""
     patch(LatestConnection, "check", lambda self, request, epoch: None)
+
+
+def closed_connections_keep_memory(patch: Patch) -> None:
+    """A connection that is closed while it waits for memory gives back what it has when there is memory."""
+    release = ConnectionMemory.release
+
+    def planted(self: ConnectionMemory) -> None:
+        if self not in self._memory._waiters:
+            release(self)
+
+    patch(ConnectionMemory, "release", planted)
