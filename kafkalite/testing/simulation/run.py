@@ -211,6 +211,8 @@ class Simulation:
         if self._watch is not None:
             self._watch(render(seconds, process, level, event))
         self.shares.logged(event)
+        self.members.logged(event)
+        self.streams.logged(event)
         error = event.get("exc_info")
         host = process.partition("#")[0]
         if host in self.nodes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
@@ -70,6 +71,10 @@ class GroupHistory:
     #: Offsets whose commit was repeated: the first request may still be on its way, and sets back what was committed since (as in Kafka,
     #: whose commits have no sequence).
     late: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    #: A coordinator that has been replaced, and was without its lease, answers heartbeats for so long (ADR 15).
+    replaced_s: float = 0.0
+    #: When a coordinator was loaded last: it gives each member a session from then on.
+    loaded_s: float = -math.inf
     commits: int = 0
     takes: int = 0
 
@@ -78,10 +83,18 @@ class GroupHistory:
         now_s = asyncio.get_running_loop().time()
         for partition in member.partitions:
             other = self.holds.get(partition)
-            if other is not None and other.name != name and other.ends_s() > now_s:
+            if other is not None and other.name != name and self._ends_s(other) > now_s:
                 raise Violation(f"{partition} has two owners, {other.name} and {name}, at {now_s:.3f} s")
             self.holds[partition] = _Hold(name, member, client_s - now_s)
             self.takes += 1
+
+    def _ends_s(self, hold: _Hold) -> float:
+        """As `_Hold.ends_s`; but if the member has stopped, and its last heartbeat may have been answered by a coordinator that had been replaced, its
+        session is that of the next one."""
+        ends_s, session_s = hold.ends_s(), SESSION_MS / 1000
+        if hold.member is None and ends_s - session_s <= self.loaded_s + self.replaced_s:
+            return min(ends_s, self.loaded_s + session_s)
+        return ends_s
 
     def give_up(self, name: str) -> None:
         """A member works with none of its partitions any more, and may say so."""
@@ -185,7 +198,7 @@ class GroupMembers:
         self._plan = simulation.plan
         self._count, self._name = count, name
         self._membership = membership
-        self.history = GroupHistory()
+        self.history = GroupHistory(replaced_s=float(self._plan.settings["zookeeper.session.timeout.ms"]) / 1000)
         self._members: list[MemberWorkload] = []
 
     def start(self) -> None:
@@ -193,6 +206,11 @@ class GroupMembers:
             workload = MemberWorkload(f"{self._name}{number}", self._plan, self.history, self._membership)
             self._members.append(workload)
             self._simulation.world.start(workload.name, workload.run, self._simulation.client_ended)
+
+    def logged(self, event: dict[str, Any]) -> None:
+        """A line of a node's log."""
+        if event.get("event") == "coordinator.loaded":
+            self.history.loaded_s = self._simulation.world.loop.time()
 
     def stop(self) -> None:
         """The faults are over: members stay."""
