@@ -171,8 +171,10 @@ class ReadableLog(LogState):
 
     @property
     def last_record_epoch(self) -> LeaderEpoch:
-        """The leader epoch of the last record; -1 if there is none. `latest_epoch` may be one that this replica led, and in which nothing was written."""
-        return self.epoch_at(self.log_end_offset - 1)
+        """The leader epoch of the last record; -1 if there was none. `latest_epoch` may be one that this replica led, and in which nothing was written:
+        it counts only where retention has left no record that could say more."""
+        is_emptied = 0 < self.log_start_offset == self.log_end_offset
+        return self.latest_epoch if is_emptied else self.epoch_at(self.log_end_offset - 1)
 
     def epoch_at(self, offset: int) -> LeaderEpoch:
         """The leader epoch of the record at `offset`; -1 if it is not known."""
@@ -181,7 +183,7 @@ class ReadableLog(LogState):
     @property
     def extent(self) -> tuple[int, int]:
         """(leader epoch of the last record, end): of two copies the one with the larger extent got further."""
-        return self.epoch_at(self.log_end_offset - 1), self.log_end_offset
+        return self.last_record_epoch, self.log_end_offset
 
     @property
     def first_unstable_offset(self) -> Offset | None:

@@ -80,7 +80,7 @@ class FollowerFetch:
             return None
         try:
             if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._start_over(partition, answer)
+                self._start_over(partition, answer, "outside of the leader's range")
                 go_on()
                 return ErrorCode.NONE
             if answer.error:
@@ -88,7 +88,10 @@ class FollowerFetch:
             if answer.diverging_epoch != NO_LEADER_EPOCH:
                 divergence = Divergence(answer.diverging_epoch, answer.diverging_end_offset)
                 offset = _cut_offset(partition, divergence)
-                if partition.log.needs_producers(offset):
+                if offset is None:
+                    self._start_over(partition, answer, f"the leader's epoch {divergence.epoch} ends before its start")
+                    go_on()
+                elif partition.log.needs_producers(offset):
                     self._begin_truncation(partition, divergence, offset, go_on)
                 else:
                     self._truncate(partition, divergence, offset, None)
@@ -196,17 +199,17 @@ class FollowerFetch:
     ) -> None:
         log = partition.log
         self._lower(partition, offset, f"the leader's epoch {divergence.epoch} ends at {divergence.end_offset}")
-        if offset <= log.log_start_offset:
-            log.truncate_fully_and_start_at(log.log_start_offset)
+        if offset == log.log_start_offset:
+            log.truncate_fully_and_start_at(offset)
         else:
             log.truncate_to(offset, producers)
         # The log may end before `offset`: a batch is never cut, and offsets may be missing there.
         partition.follower_high_watermark = min(partition.follower_high_watermark, log.log_end_offset)
 
-    def _start_over(self, partition: Partition, answer: ReplicaFetchedPartition) -> None:
+    def _start_over(self, partition: Partition, answer: ReplicaFetchedPartition, reason: str) -> None:
         """Nothing of ours continues the leader's log: copy all of it."""
         start = answer.log_start_offset
-        self._lower(partition, start, "outside of the leader's range")
+        self._lower(partition, start, reason)
         partition.log.truncate_fully_and_start_at(start)
         partition.follower_high_watermark = start
         self._hosted.start_moved(partition)
@@ -236,7 +239,7 @@ class FollowerFetch:
         partition.follower_high_watermark = after
 
 
-def _cut_offset(partition: Partition, divergence: Divergence) -> Offset:
+def _cut_offset(partition: Partition, divergence: Divergence) -> Offset | None:
     log = partition.log
     return truncation_offset(
         log.epoch_and_end_offset_for,

@@ -224,6 +224,11 @@ class LogsScript:
                 log_end_offset=Offset(end),
                 divergence=answer,
             )
+            if cut is None:
+                self.logs["follower"] = ([], leader_start, leader_start)
+                self.hw = leader_start
+                told.append(f"fetch {end} epoch {last}: parts before its start; starts over at {leader_start}")
+                continue
             self.hw = high_watermark_after_truncation(Offset(self.hw), cut)
             self.logs["follower"] = ([(epoch, begin) for epoch, begin in entries if begin < cut], start, cut)
             told.append(

@@ -229,7 +229,7 @@ def test_truncation_ends_with_a_prefix_and_cuts_no_more_than_it_must(logs: tuple
             log_end_offset=Offset(len(records)),
             divergence=answer,
         )
-        assert cut < len(records), "no progress"
+        assert cut is not None and cut < len(records), "no progress"
         records = records[:cut]
     else:
         raise AssertionError("does not end")

@@ -71,13 +71,18 @@ def reader_divergence(
 
 def truncation_offset(
     epoch_end: EpochEnd, *, log_start_offset: Offset, log_end_offset: Offset, divergence: Divergence
-) -> Offset:
+) -> Offset | None:
     """The follower's side: where to cut. What remains may still diverge in an earlier epoch: fetch again and see.
 
     If our log knows the leader's epoch, the logs agree up to the nearer of the two ends. If it does not, our
     records of later epochs than our largest one below it have no counterpart: cut at the end of that one.
     Never the high watermark (invariant F1). Source: Kafka 3.7 AbstractFetcherThread.getOffsetTruncationState.
+
+    Returns None if the leader began a later epoch before the start of our log: what was deleted here is not what the leader has there (an election
+    has lost it). A log that began again at our start would lack the leader's records before it, and be in sync.
     """
+    if divergence.end_offset < log_start_offset:
+        return None
     own_epoch, own_end = epoch_end(divergence.epoch)
     if own_epoch == NO_LEADER_EPOCH:  # nothing of ours is as old as what the leader has: all of it is foreign
         return log_start_offset

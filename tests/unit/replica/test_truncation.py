@@ -7,8 +7,9 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.log import past_producers, recovery
-from kafkalite.model import TopicPartition
-from tests.support.logs import batch
+from kafkalite.model import Offset, TopicPartition
+from kafkalite.record.reader import read_records
+from tests.support.logs import batch, everything
 
 TP = TopicPartition("t", 0)
 
@@ -97,3 +98,29 @@ async def test_a_log_that_changes_meanwhile_is_asked_about_again(parted, gate, u
     assert (await parted.node(2).produce(TP, batch=idempotent(3))).error == ErrorCode.NONE
     assert (log.log_end_offset, last_sequences(node)) == (4, {7: 3})
     assert len(gate.threads) == 2
+
+
+@pytest.mark.parametrize("deleted_to", [4, 6], ids=["some are left", "none is left"])
+async def test_what_the_leader_wrote_before_the_start_of_the_own_log_is_copied_too(make_cluster, until, deleted_to):
+    """An unclean election, of a replica that ends before the others' start. The log began again where it began before, and joined the ISR without
+    what had been acknowledged since below that; once it led, the others began there, too."""
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    for value in (b"a", b"b"):
+        await cluster.node(1).produce(TP, value)
+    await cluster.command(2, cluster.decide(TP, leader=-1, isr=(1, 2), epoch=1))
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=2, replicas=(1, 2)))
+    for value in (b"c", b"d", b"e", b"f"):
+        await cluster.node(1).produce(TP, value)
+    one, two = (cluster.node(number).partition(TP) for number in (1, 2))
+    cluster.node(1).manager.hosted.delete_records(one, Offset(deleted_to))
+    later = cluster.decide(TP, leader=2, isr=(2,), epoch=3, replicas=(1, 2))
+    await cluster.command(2, later)
+    for value in (b"t", b"u", b"v", b"w", b"x", b"y"):
+        await cluster.node(2).produce(TP, value)
+    await cluster.command(1, later)
+    await until(lambda: one.log.log_end_offset == 8)
+    found = [each.value for each in read_records(everything(one.log))]
+    assert found == [b"a", b"b", b"t", b"u", b"v", b"w", b"x", b"y"]
+    assert one.log.log_start_offset == two.log.log_start_offset == 0

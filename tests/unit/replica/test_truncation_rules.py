@@ -30,3 +30,17 @@ def test_the_epoch_that_both_have_decides(epoch: int, leaders_end: int, cut: int
     divergence = Divergence(LeaderEpoch(epoch), Offset(leaders_end))
     found = truncation_offset(epoch_end, log_start_offset=Offset(0), log_end_offset=Offset(90), divergence=divergence)
     assert found == cut
+
+
+@pytest.mark.checklist("F2")
+@pytest.mark.parametrize(("leaders_end", "cut"), [(39, None), (40, 40), (41, 40)])
+def test_a_leader_whose_later_epoch_began_before_the_own_start_is_copied_from_its_beginning(
+    leaders_end: int, cut: int | None
+) -> None:
+    def epoch_end(asked: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        return LeaderEpoch(-1), Offset(-1)
+
+    divergence = Divergence(LeaderEpoch(1), Offset(leaders_end))
+    assert cut == truncation_offset(
+        epoch_end, log_start_offset=Offset(40), log_end_offset=Offset(90), divergence=divergence
+    )
