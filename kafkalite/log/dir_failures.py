@@ -16,7 +16,7 @@ from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
 from kafkalite.log.returning import Awaited
 from kafkalite.log.room import MIN_ROOM_BYTES
-from kafkalite.log.strays import Stray, StrayFiles, describe_stray
+from kafkalite.log.strays import LOST_BYTES, Stray, StrayFiles, describe_stray
 from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
@@ -120,7 +120,8 @@ class DirFailures:
         if failed is None:
             return None
         log_dir = self._pool.dirs[failed.path.rpartition("/")[0]]
-        aside = self._removals.name_aside(log_dir.path, topic_partition, suffix)
+        mark = LOST_BYTES if topic_partition in log_dir.doubts.lost_bytes else ""
+        aside = self._removals.name_aside(log_dir.path, topic_partition, suffix, mark=mark)
         try:
             if failed.is_under_check:
                 raise BlockingIOError(errno.EWOULDBLOCK, "it is being checked", failed.path)
@@ -163,22 +164,26 @@ class DirFailures:
     def put_back(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
         """As `restore`; the log is offline until it is opened, soon. Raises ApiError KAFKA_STORAGE_ERROR: the partition has a log."""
         log_dir = self._pool.dirs[stray.directory]
+        doubts = log_dir.doubts
         known = self._pool.failed(topic_partition)
         path = f"{log_dir.path}/{topic_partition}"
         try:
             if topic_partition in self._pool.logs or known is not None or self._disk.exists(path):
                 text = f"{topic_partition} has a log here" if known is None else f"its own log is in {known.path}"
                 raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, text)
+            # It may end before the log that the replica had, and tombstones may have gone since (ADR 76). Its name does not say so any more: the next
+            # process has to know, if this one dies before the log is opened.
+            for marks in (doubts.logs, doubts.older, *((doubts.lost_bytes,) if stray.has_lost_bytes else ())):
+                marks.add(topic_partition)
+            doubts.save(durable=False)
             self._disk.rename(stray.path, path)
         except OSError as error:
+            doubts.forget(topic_partition)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{stray.path}: {error}") from error
         self._removals.forget_stray(stray)
         cause = FileNotFoundError(errno.ENOENT, "restored, not opened yet", path)
         self._reopening.not_loaded(log_dir, topic_partition, path, config, cause)
         log_dir.recovery_points.pop(topic_partition, None)  # of the log that was here last
-        # It may end before the log that the replica had, and tombstones may have gone since (ADR 76). Saved before it is opened.
-        log_dir.doubts.logs.add(topic_partition)
-        log_dir.doubts.older.add(topic_partition)
         self._pool.offline_partitions[topic_partition] = log_dir.path
         _log.warning("stray.restored", path=stray.path, partition=str(topic_partition))
 

@@ -80,9 +80,9 @@ class Placing:
             StorageError: also when no directory is healthy. The replica is offline then, and begins when one is back.
         """
         assert topic_partition not in self._pool.logs
+        self._failures.take_failed_away(topic_partition, STRAY_SUFFIX)
         for log_dir in self._pool.dirs.values():
             log_dir.doubts.forget(topic_partition)
-        self._failures.take_failed_away(topic_partition, STRAY_SUFFIX)
         refusal: StorageError | None = None
         for log_dir in self._by_preference(topic_partition):
             if directory is not None and log_dir.path != directory:

@@ -15,7 +15,7 @@ from kafkalite.log.failures import is_shortage
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
-from kafkalite.log.strays import LATER, REQUESTED, Stray, StrayFiles, describe_stray, mark_of, parse_name
+from kafkalite.log.strays import LATER, LOST_BYTES, REQUESTED, Stray, StrayFiles, describe_stray, mark_of, parse_name
 from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -252,7 +252,7 @@ class Removals:
         self._strays[path] = Stray(
             directory, name, tp, files.topic_id, since_ms, files.size_bytes, due, is_requested=mark == REQUESTED,
             latest_epoch=files.latest_epoch, log_end_offset=files.log_end_offset, is_unfinished=files.is_unfinished,
-            is_later=mark == LATER,
+            is_later=mark == LATER, has_lost_bytes=mark == LOST_BYTES,
         )  # fmt: skip
 
     def find_strays(self, directory: str, names: Sequence[str]) -> list[tuple[str, StrayFiles]]:

@@ -15,6 +15,8 @@ from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, T
 REQUESTED = "de1e7ed0"
 #: In the name of a stray that had a later leader epoch than ZooKeeper: only then is it certain that ZooKeeper was restored from an earlier time.
 LATER = "1a7e51de"
+#: In the name of a stray that was not opened because synced bytes are missing (ADR 18): nothing is cut from it if it becomes the log again.
+LOST_BYTES = "105eb17e"
 _STRAY = rf"^(.+)-(\d{{1,9}})\.([0-9a-f]{{16}})[0-9a-f]{{16}}{STRAY_SUFFIX}$"
 
 
@@ -41,6 +43,8 @@ class Stray:
     is_unfinished: bool = False
     #: Its records are later than what ZooKeeper knew of the partition: they are nowhere else, whatever the replicas say.
     is_later: bool = False
+    #: A closed segment lacks what was synced: what is behind it is kept.
+    has_lost_bytes: bool = False
 
     @property
     def path(self) -> str:
@@ -74,7 +78,7 @@ def parse_name(name: str) -> tuple[TopicPartition, int] | None:
 
 
 def mark_of(name: str) -> str:
-    """REQUESTED or LATER, if the name of a stray says so; otherwise digits."""
+    """REQUESTED, LATER or LOST_BYTES, if the name of a stray says so; otherwise digits."""
     return name[: -len(STRAY_SUFFIX)][-16:-8] if name.endswith(STRAY_SUFFIX) else ""
 
 

@@ -436,6 +436,20 @@ async def test_a_log_that_is_restored_from_a_stray_is_in_doubt() -> None:
     assert (await host.manager()).pool.doubtful() == [failing_logs.T0]
 
 
+@pytest.mark.checklist("F14")
+async def test_a_log_that_is_restored_is_in_doubt_also_if_the_process_dies_before_it_is_opened() -> None:
+    """It comes into service a moment later. The next process found a log under its own name, and took it for what the replica had."""
+    host = failing_logs.Host("/d1")
+    manager = await host.manager()
+    await failing_logs.filled(manager, 5).flush()
+    manager.set_stray(failing_logs.T0)
+    [stray] = manager.removals.strays()
+    manager.failures.put_back(stray, failing_logs.T0, failing_logs.CONFIG)
+    host.disk.process_crash()
+    manager = await host.manager()
+    assert manager.pool.doubtful() == [failing_logs.T0] and manager.pool.is_older_copy(failing_logs.T0)
+
+
 async def test_a_log_that_was_made_again_while_a_disk_is_away_does_not_know_how_far_it_goes() -> None:
     """The disk could not be read at the start. Until it is back, or the log has caught up with a leader, it may have more."""
     host = Host("/d1", "/d2")

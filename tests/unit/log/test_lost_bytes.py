@@ -66,17 +66,48 @@ async def test_a_log_that_has_lost_synced_bytes_is_not_opened_until_an_operator_
     assert log is not None and log.log_end_offset == 40 and manager.pool.doubtful() == [T0]
 
 
-async def test_a_log_that_is_used_with_its_gap_is_opened_after_the_next_kill() -> None:
+@pytest.mark.parametrize("loss", [_a_batch, _all, _the_file])
+async def test_a_log_that_is_used_with_its_gap_is_read_and_opened_after_the_next_kill(
+    loss: Callable[[Host, str], None],
+) -> None:
     host = Host()
     _, victim, *_ = await synced(host, await host.manager())
     host.disk.power_loss(random.Random(1))
-    _a_batch(host, victim)
+    loss(host, victim)
     manager = await host.manager()
     await manager.opening.bring_online("/d1", "cluster", 1, {})
+    log = manager.get(T0)
+    assert log is not None
+    left = values(log)
+    assert left[0][0] == 0 and left[-1][0] == 39 and 20 < len(left) < 40
     await manager.offsets.save_offsets()
     host.disk.process_crash()
     log = (await host.manager()).get(T0)
-    assert log is not None and log.log_end_offset == 40
+    assert log is not None and values(log) == left
+
+
+@pytest.mark.parametrize("is_started_again", [False, True])
+@pytest.mark.parametrize("loss", [_a_batch, _half_a_batch])
+async def test_what_is_behind_lost_bytes_stays_if_the_log_was_set_aside_and_is_restored(
+    loss: Callable[[Host, str], None], *, is_started_again: bool
+) -> None:
+    """The replica was copied again, and that copy is lost, too. All behind the gap was removed."""
+    host = Host()
+    _, victim, *others = await synced(host, await host.manager())
+    host.disk.power_loss(random.Random(1))
+    loss(host, victim)
+    manager = await host.manager()
+    manager.placing.create(T0, TOPIC_ID, CONFIG)
+    await manager.offsets.save_offsets()
+    if is_started_again:
+        await manager.close()
+        manager = await host.manager()
+    manager.delete(T0)
+    [stray] = manager.removals.strays()
+    await manager.failures.restore(stray, T0, CONFIG)
+    log = manager.get(T0)
+    assert log is not None and log.log_end_offset == 40 and manager.pool.doubtful() == [T0]
+    assert all(path in host.disk.entries for path in others)
 
 
 async def test_a_sound_log_is_opened_after_a_loss_of_power() -> None:
