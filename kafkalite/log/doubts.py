@@ -108,7 +108,7 @@ class UncertainEnds:
         logs: Sequence[PartitionLog],
         high_watermarks: Mapping[TopicPartition, int],
         *,
-        saved: Container[TopicPartition],
+        saved: Mapping[TopicPartition, int],
         closed: Container[TopicPartition],
         unread: Mapping[TopicPartition, TopicConfig],
         lost_bytes: Set[TopicPartition] = frozenset(),
@@ -116,7 +116,7 @@ class UncertainEnds:
         """Decide about the logs that were loaded, and make the outcome durable before the first of them changes.
 
         Args:
-            saved: what has a recovery point, which is saved only while a log is in service.
+            saved: the recovery points; one is saved only while its log is in service.
             closed: what a clean stop has flushed; not a log that had failed before.
             unread: what could not be opened, and may be later: the power was lost for these, too.
             lost_bytes: those of them that have lost what was synced.
@@ -127,6 +127,8 @@ class UncertainEnds:
             self.were_here = {tp for log in logs if (tp := log.topic_partition) in saved and tp not in doubted}
         if self.has_rebooted:
             self.logs.update(tp for tp in there if tp not in closed and not found[tp].log_flush_before_ack)
+            # All below was on the disk. (Or the log was cut, or made, a moment before: then the doubt is a wait for nothing.)
+            self.logs.update(tp for log in logs if saved.get(tp := log.topic_partition, 0) > log.log_end_offset)
         self.logs.update(log.topic_partition for log in logs if lacks_bytes(log, high_watermarks))
         if self.is_behind or self._saved is None:
             self.logs |= there

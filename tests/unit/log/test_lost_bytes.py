@@ -10,6 +10,7 @@ import pytest
 from kafkalite.log.cleaner import compact
 from kafkalite.log.log_manager import LogManager
 from kafkalite.record.batch import split_batches
+from tests.support.log_host import log_manager
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.unit.log.failing_logs import CONFIG, T0, Host, filled
 
@@ -116,6 +117,28 @@ async def test_a_sound_log_is_opened_after_a_loss_of_power() -> None:
     host.disk.power_loss(random.Random(1))
     log = (await host.manager()).get(T0)
     assert log is not None and len(values(log)) == 40
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("loss", [_a_batch, _half_a_batch])
+async def test_a_log_that_ends_before_its_recovery_point_is_in_doubt(
+    loss: Callable[[Host, str], None], *, is_clean: bool
+) -> None:
+    """The end of the last segment is missing. A log that is flushed before each acknowledgement was taken for complete."""
+    host = Host()
+    manager = await host.manager()
+    log = manager.placing.create(T0, TOPIC_ID, CONFIG.__class__(segment_bytes=200, log_flush_before_ack=True))
+    for number in range(9):
+        log.append_as_leader(batch([f"value {number}"]), 1)
+    await log.flush()
+    await manager.offsets.save_offsets()
+    await manager.close(clean=is_clean)
+    host.disk.power_loss(random.Random(1))
+    manager = log_manager(host.disk, *host.dirs, clock=host.clock)
+    loss(host, log.segments[-1].log_path)
+    await manager.opening.start("cluster", 1, {"t": {"log.flush.before.ack": "true"}})
+    found = manager.get(T0)
+    assert found is not None and found.log_end_offset == 8 and manager.pool.doubtful() == [T0]
 
 
 async def test_a_damaged_index_costs_no_log() -> None:
