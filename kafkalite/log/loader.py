@@ -31,6 +31,7 @@ from kafkalite.log.recovery import (
 )
 from kafkalite.log.segment import Segment
 from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
+from kafkalite.record.batch import HEADER_SIZE, MAGIC, parse_header
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -196,6 +197,27 @@ def load_apart(
     finally:
         own.close()
     return log
+
+
+def cut_torn_ends(place: LogPlace) -> None:
+    """Have closed segments that end within a batch end before it: no reader could pass what is left of it. In a thread. Raises OSError."""
+    disk, handles = place.disk, HandleCache(place.disk, 1)
+    try:
+        for name in sorted(name for name in disk.listdir(place.path) if _is_numbered(name, LOG))[:-1]:
+            segment = Segment.load(disk, handles, place.path, int(name[: -len(LOG)]), -1)
+            end = 0
+            try:
+                for position, header in segment.headers():
+                    end = position + header.size
+            except ApiError:
+                left, head = segment.size - end, segment.read_at(end, HEADER_SIZE)
+                if left < HEADER_SIZE or ((torn := parse_header(head)).magic == MAGIC and torn.size > left):
+                    _log.warning("log.cut", segment=segment.log_path, size=segment.size, kept=end)
+                    segment.log_file().truncate(end)
+                    for suffix in (INDEX, TIME_INDEX):  # they are built again
+                        disk.remove(segment.path(suffix))
+    finally:
+        handles.close()
 
 
 def new_log(topic_partition: TopicPartition, config: TopicConfig, topic_id: TopicId, place: LogPlace) -> PartitionLog:

@@ -19,7 +19,7 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.doubts import lacks_bytes
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.loader import ALL_SYNCED, LostBytes, load_apart
+from kafkalite.log.loader import ALL_SYNCED, LostBytes, cut_torn_ends, load_apart
 from kafkalite.log.local_log import LogPlace
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
@@ -169,10 +169,13 @@ class Reopening:
         old, tp = failed.log, failed.topic_partition
         point = old.recovery_point if old is not None else log_dir.recovery_points.get(tp, 0)
         has_lost = tp in log_dir.doubts.lost_bytes
+        place = LogPlace(self._disk, log_dir.handles, log_dir.path, failed.path, self._clock.wall_ms)
+        if has_lost and is_requested:
+            cut_torn_ends(place)
         log = load_apart(
             failed.topic_partition,
             failed.config,
-            LogPlace(self._disk, log_dir.handles, log_dir.path, failed.path, self._clock.wall_ms),
+            place,
             recovery_point=ALL_SYNCED if has_lost else point,
             log_start_offset=(
                 old.log_start_offset if old is not None else log_dir.log_starts.get(failed.topic_partition, 0)

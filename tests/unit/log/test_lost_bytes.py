@@ -25,6 +25,12 @@ def _half_a_batch(host: Host, path: str) -> None:
     del host.disk.entries[path].data[-20:]
 
 
+def _half_a_head(host: Host, path: str) -> None:
+    data = host.disk.entries[path].data
+    *_, (last, _) = split_batches(bytes(data))
+    del data[last + 30 :]
+
+
 def _all(host: Host, path: str) -> None:
     host.disk.entries[path].data.clear()
 
@@ -67,10 +73,11 @@ async def test_a_log_that_has_lost_synced_bytes_is_not_opened_until_an_operator_
     assert log is not None and log.log_end_offset == 40 and manager.pool.doubtful() == [T0]
 
 
-@pytest.mark.parametrize("loss", [_a_batch, _all, _the_file])
+@pytest.mark.parametrize("loss", [_a_batch, _half_a_batch, _half_a_head, _all, _the_file])
 async def test_a_log_that_is_used_with_its_gap_is_read_and_opened_after_the_next_kill(
     loss: Callable[[Host, str], None],
 ) -> None:
+    """A part of a batch stayed at the end: no reader could pass it, and the log was not opened after the next kill either."""
     host = Host()
     _, victim, *_ = await synced(host, await host.manager())
     host.disk.power_loss(random.Random(1))
