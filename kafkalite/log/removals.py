@@ -69,12 +69,13 @@ class Removals:
         self._unsynced[log.directory] = None
         if suffix == STRAY_SUFFIX:
             is_unfinished = log.copying_in != NO_LEADER_EPOCH
-            if is_unfinished:  # one of them is enough: a leader that changes again and again would fill the disk
-                for stray in self.of(log.topic_partition, log.topic_id):
-                    if stray.is_unfinished and not stray.is_later:
-                        self.remove_stray(stray)
             files = StrayFiles(log.topic_id, log.size_bytes, log.latest_epoch, log.log_end_offset, is_unfinished)
             self.keep(path, files)
+            if is_unfinished:
+                # The most complete one is enough: a leader that changes again and again would fill the disk.
+                strays = self.of(log.topic_partition, log.topic_id)
+                for stray in [each for each in strays if each.is_unfinished and not each.is_later][1:]:
+                    self.remove_stray(stray)
         else:
             self.later(path, delay_ms, is_dir=True)
 

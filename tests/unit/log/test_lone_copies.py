@@ -213,6 +213,20 @@ async def test_of_unfinished_copies_one_is_kept(host: Host) -> None:
     assert len(host.names()) == 2
 
 
+async def test_of_unfinished_copies_the_most_complete_is_kept(host: Host) -> None:
+    """The last one was, and it may just have begun when its leader went."""
+    manager = await host.manager()
+    for count in (9, 1):
+        log = manager.placing.create(T0, TOPIC_ID, CONFIG)
+        log.record_copying(LeaderEpoch(3))
+        for offset in range(count):
+            log.append_as_follower(batch(["copied"], base_offset=offset, leader_epoch=2))
+        manager.set_stray(T0)
+    assert [stray.log_end_offset for stray in manager.removals.of(T0, TOPIC_ID)] == [9]
+    await manager.removals.run_due()
+    assert len(host.names()) == 1
+
+
 async def test_how_far_a_later_log_was_on_the_disk_says_nothing_of_the_one_that_is_restored(host: Host) -> None:
     """What a loss of power took from it was not looked for below the later log's recovery point: it served damaged records."""
     manager = await host.manager()
