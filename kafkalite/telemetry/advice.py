@@ -132,8 +132,8 @@ ADVICE = {
     ),
     "partition.records_missing": Advice(
         "nobody leads until the named brokers are back, because one of them may have the records",
-        "start the named brokers. If one is lost for good, unregister it (`UnregisterBroker` of any Kafka client), or give its records up with "
-        "`admin elect --unclean`",
+        "start the named brokers. If one is lost for good, give its records up with `admin elect --unclean`; or unregister it (`UnregisterBroker` of any "
+        "Kafka client), if it has no replicas",
     ),
     "command.refused": Advice(
         "the controller repeats the command when the broker or the partition changes",
