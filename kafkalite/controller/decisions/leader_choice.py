@@ -219,15 +219,17 @@ class LeaderChoice:
     def _elsewhere(self, heard: Mapping[BrokerId, LogEnd], *, awaits_all: bool = False) -> Elsewhere | None:
         """The brokers that may have more than the replicas that have answered; None if there are none.
 
-        If the replicas that were in sync have no record, the partition waits for all replicas. If no replica has one, or proof that its empty log was there
-        before, or `awaits_all`, it waits for all brokers: the one with the records may be the last to start.
+        If the replicas that were in sync have no record, the partition waits for all replicas, unless two of them (or the only one) prove that their empty
+        logs were there before. If no replica has a record, or such a proof, or `awaits_all`, it waits for all brokers: the one with the records may be
+        the last to start.
         """
         most = max(heard.values(), default=NOTHING)
         logs = self._event.elsewhere.get(self._partition, {})
         holders = sorted(id_ for id_, end in logs.items() if end > most)
         awaited: set[BrokerId] = set()
-        members_once = elections.known_members(self._replicas, self._found)
-        if awaits_all or not any(heard.get(id_, NOTHING)[1] for id_ in members_once):
+        members_once = [heard.get(id_, NOTHING) for id_ in elections.known_members(self._replicas, self._found)]
+        is_proven = sum(end > NOTHING for end in members_once) >= min(2, len(self._replicas))
+        if awaits_all or not (is_proven or any(offset for _, offset in members_once)):
             awaited.update(self._replicas)
         if awaits_all or most <= NOTHING:
             answered = (
