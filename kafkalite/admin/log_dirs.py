@@ -166,12 +166,13 @@ class LogDirAdmin:
 
     def _begin(self, key: TopicPartition, directory: str, throttle: int) -> tuple[ErrorCode, str]:
         offline = self._logs.pool.offline_partitions.get(key)
-        if self._logs.pool.dirs.get(directory) is not None and offline is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR, f"{key} is offline: it was on {offline}"
-        if directory in self._logs.pool.cordoned:
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{directory} is cordoned (cordoned.log.dirs)"
         try:
-            self._logs.moves.start(key, directory, throttle)
+            path = self._logs.pool.named(directory).path
+            if offline is not None:
+                return ErrorCode.KAFKA_STORAGE_ERROR, f"{key} is offline: it was on {offline}"
+            if path in self._logs.pool.cordoned:
+                return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned (cordoned.log.dirs)"
+            self._logs.moves.start(key, path, throttle)
         except ApiError as error:
             return error.code, str(error)
         return ErrorCode.NONE, ""

@@ -142,6 +142,7 @@ class DiskMoves:
                 or the directory is offline, or there is no room.
         """
         log_dir = self._pool.named(directory)
+        directory = log_dir.path
         source = self._pool.logs.get(topic_partition)
         if source is None:
             raise api_error(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} has no replica on this broker")

@@ -270,6 +270,7 @@ class Opening:
             ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
         """
         before = self._pool.named(directory)
+        directory = before.path
         if before.online:
             await self._reopening.check(before, is_requested=True)
             return before.log_count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from os.path import normpath
 from typing import NamedTuple, Protocol
 
 from kafkalite.config import cordoned_among
@@ -70,11 +71,13 @@ class LogPool:
         self.host: LogHost
 
     def named(self, directory: str) -> LogDir:
-        """Raises ApiError LOG_DIR_NOT_FOUND."""
-        if directory not in self.dirs:
-            known = ", ".join(sorted(self.dirs))
-            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs, which are {known}")
-        return self.dirs[directory]
+        """`directory` as people write it, also with a slash at its end. Raises ApiError LOG_DIR_NOT_FOUND."""
+        wanted = normpath(directory)
+        for path, log_dir in self.dirs.items():
+            if normpath(path) == wanted:
+                return log_dir
+        known = ", ".join(sorted(self.dirs))
+        raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs, which are {known}")
 
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs.values() if log_dir.online]

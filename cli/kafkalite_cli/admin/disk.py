@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from os.path import normpath
 
 import click
 
@@ -133,7 +134,7 @@ async def move(
                 click.echo(_progress(found))
             await asyncio.sleep(_WATCH_S)
             found = await _move_of(client, BrokerId(broker), key)
-    if found is None or found.target != directory:  # it was there already
+    if found is None or not _is_same(found.target, directory):  # it was there already
         out.value({"partition": str(key), "state": "done"}, f"{key} is in {directory}")
         return 0
     out.value({"broker_id": broker, **dataclasses.asdict(found)}, _progress(found))
@@ -178,6 +179,11 @@ async def _move_of(client: AsyncClient, broker: BrokerId, key: TopicPartition) -
     mine = [each for each in answer.moves if (each.topic, each.partition) == key]
     under_way = [each for each in mine if each.state in ("waiting", "copying")]
     return under_way[0] if under_way else mine[-1] if mine else None
+
+
+def _is_same(path: str, typed: str) -> bool:
+    """Completion in a shell adds a slash to a directory."""
+    return normpath(path) == normpath(typed)
 
 
 def _progress(move: DiskMove) -> str:

@@ -335,7 +335,7 @@ async def test_a_disk_comes_back_with_what_it_had_and_what_moved_meanwhile_stays
     elsewhere = manager.get(moved)
     assert elsewhere is not None and elsewhere.directory == "/d2"
     assert any(name.endswith("-stray") for name in host.disk.listdir("/d1"))
-    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1, "already online"
+    assert await manager.opening.bring_online("/d1/", "cluster", 1, {}) == 1, "already online"
 
 
 @pytest.mark.checklist(93)

@@ -140,6 +140,7 @@ async def test_orders_that_cannot_be_carried_out() -> None:
     log = host.create()
     assert refused("/elsewhere") is ErrorCode.LOG_DIR_NOT_FOUND
     assert manager.moves.start(T0, "/d1") is None
+    assert manager.moves.start(T0, "/d1/") is None, "completion on a command line adds a slash"
     host.disk.free_bytes = lambda path: MIN_ROOM_BYTES - 1  # type: ignore[method-assign]
     assert refused("/d2") is ErrorCode.KAFKA_STORAGE_ERROR
     manager.failures.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
@@ -151,8 +152,8 @@ async def test_another_order_replaces_the_first_and_one_for_home_ends_it() -> No
     host = Host()
     manager = await host.start()
     fill(host.create(), 50)
-    first = manager.moves.start(T0, "/d2", throttle=4_096)
-    assert first is not None and manager.moves.start(T0, "/d2") is first
+    first = manager.moves.start(T0, "/d2//", throttle=4_096)
+    assert first is not None and first.target == "/d2" and manager.moves.start(T0, "/d2/") is first
     await until(lambda: first.copied_bytes)
     assert manager.moves.start(T0, "/d1") is None
     assert first.state == "failed" and T0 not in manager.moves
