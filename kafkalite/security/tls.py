@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -26,6 +26,10 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 
 
 _ANY = TlsPolicy()
+_CONVERT = (
+    "a JKS store: keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype PKCS12; "
+    "a PKCS#12 store: openssl pkcs12 -in store.p12"
+)
 #: Time in seconds for which a context serves peers of TLS 1.2: one context for each of them would take a millisecond and 24 kB.
 _CONTEXT_S = 1.0
 
@@ -55,9 +59,11 @@ class TlsFiles:
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         if self.keystore:
             # With a password, even an empty one, OpenSSL does not ask for it on the terminal.
-            context.load_cert_chain(self.keystore, password=self.key_password)
+            with _named(self.keystore):
+                context.load_cert_chain(self.keystore, password=self.key_password)
         if self.truststore:
-            context.load_verify_locations(self.truststore)
+            with _named(self.truststore):
+                context.load_verify_locations(self.truststore)
             # Any certificate in it is an anchor, as in Java; without this OpenSSL takes the first one with the issuer's name.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         elif context.verify_mode != ssl.CERT_NONE:
@@ -65,22 +71,33 @@ class TlsFiles:
         return context
 
 
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """OpenSSL's errors do not say which of two files cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = path
+        raise
+
+
 def _reason(error: OSError | ValueError, files: TlsFiles) -> str:
-    """Why files cannot be used. An error of the system names its file; one of OpenSSL does not.
+    """Why files cannot be used.
 
     Of a file that is not PEM, and of one without a key, OpenSSL says no more than "PEM lib".
     """
-    named = files.keystore or files.truststore
-    if isinstance(error, ssl.SSLError):
-        if "PEM lib" not in str(error):
-            return f"{named}: {error}"
-        return (
-            f"{named}: not PEM with a certificate and its key, or another password (a PKCS#12 store: openssl pkcs12 -in store.p12"
-            " -nodes -out store.pem)"
-        )
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return f"{named}: {error}"
+    if not isinstance(error, OSError):
+        return f"{files.keystore or files.truststore}: {error}"
+    path = error.filename or files.keystore or files.truststore
+    if not isinstance(error, ssl.SSLError):
+        return f"{path}: {error.strerror or error}"
+    if path != files.keystore:
+        return f"{path}: not PEM with a certificate ({_CONVERT} -nokeys -out store.pem)"
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"{path}: the key in it is not the key of its first certificate"
+    if "PEM lib" in str(error):
+        return f"{path}: not PEM with a certificate and its key, or another password ({_CONVERT} -nodes -out store.pem)"
+    return f"{path}: {error}"
 
 
 class _Reloading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -79,6 +80,41 @@ def test_a_store_that_is_not_pem(authority: Authority, tmp_path: Path) -> None:
     for path in (str(store), authority.truststore):
         with pytest.raises(ConfigError, match=r"not PEM with a certificate and its key.*openssl pkcs12"):
             ServerTls(TlsFiles(path)).context()
+
+
+def test_the_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:
+    """The keystore was blamed for a truststore that was JKS, empty, or a directory."""
+    keystore = authority.issue("named")
+    for number, (content, says) in enumerate(
+        (
+            (b"\xfe\xed\xfe\xed\0\0\0\2", "not PEM with a certificate (a JKS store: keytool"),
+            (b"", "not PEM with a certificate (a JKS"),
+            (Path(keystore).read_bytes().replace(b"M", b"N"), "not PEM with a certificate (a JKS"),
+            (None, "Is a directory"),
+        )
+    ):
+        path = tmp_path / f"trust-{number}"
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_bytes(content)
+        with pytest.raises(ConfigError) as refused:
+            ServerTls(TlsFiles(keystore, str(path))).context()
+        assert str(refused.value).startswith(f"TLS: {path}: {says}"), refused.value
+        with pytest.raises(ConfigError, match=re.escape(f"TLS: {path}: ")):
+            ServerTls(TlsFiles(str(path), authority.truststore)).context()
+
+
+def test_the_key_of_another_certificate(authority: Authority, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed.pem"
+    certificate, key = (
+        Path(authority.issue(name)).with_suffix(end) for name, end in (("one", ".crt"), ("two", ".key"))
+    )
+    mixed.write_bytes(certificate.read_bytes() + key.read_bytes())
+    with pytest.raises(
+        ConfigError, match=r"^TLS: .*mixed\.pem: the key in it is not the key of its first certificate$"
+    ):
+        ServerTls(TlsFiles(str(mixed))).context()
 
 
 def test_the_key_of_a_password_that_cannot_be_read(authority: Authority) -> None:
