@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from kafkalite.client.admin.moves import Part, Tracker, part_of
+from kafkalite.client.admin.moves import MIN_WINDOW_S, Part, Tracker, part_of
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId, TopicPartition
@@ -84,7 +84,7 @@ async def show(client: AsyncClient, out: Output) -> None:
     tracker = Tracker()
     tracker.take(await sample(client), client.now())
     if tracker.parts:
-        await asyncio.sleep(SAMPLE_S)
+        await asyncio.sleep(MIN_WINDOW_S)
         tracker.take(await sample(client), client.now())
     if out.as_json:
         parts = [

@@ -12,6 +12,8 @@ from kafkalite.model import BrokerId, TopicPartition
 
 #: Number of seconds over which the rate is measured.
 RATE_WINDOW_S = 10.0
+#: Followers fetch in steps of up to a megabyte, so the rate of a shorter time is wrong by any factor.
+MIN_WINDOW_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,9 @@ class Tracker:
 
     @property
     def rate(self) -> float:
-        """Bytes/s."""
+        """Bytes/s; 0 while it is not known."""
         (start, first), (end, last) = self.history[0], self.history[-1]
-        return (last - first) / (end - start) if end > start else 0.0
+        return (last - first) / (end - start) if end - start >= MIN_WINDOW_S else 0.0
 
     @property
     def eta_s(self) -> float | None:
