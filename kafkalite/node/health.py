@@ -18,7 +18,7 @@ from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.security.posture import posture
 
 if TYPE_CHECKING:
-    from kafkalite.security.listener import ListenerSecurity
+    from kafkalite.node.certificate_health import CertificateHealth
 
 
 class Malformed(Protocol):
@@ -33,7 +33,7 @@ class NodeHealth:
 
     Args:
         unusable: path of settings -> which of them cannot be used.
-        listeners: those that ask for something.
+        certificates: None if no listener asks for anything.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class NodeHealth:
         descriptors: DescriptorWatch,
         malformed: Sequence[Malformed],
         unusable: Mapping[str, str],
-        listeners: Sequence[ListenerSecurity],
+        certificates: CertificateHealth | None,
     ) -> None:
         self._started_ms = started_ms
         self._exposures = posture(config).exposures
@@ -63,7 +63,7 @@ class NodeHealth:
         self._descriptors = descriptors
         self._malformed = malformed
         self._unusable = unusable
-        self._listeners = listeners
+        self._certificates = certificates
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""
@@ -79,7 +79,7 @@ class NodeHealth:
             *self._replicas.describing.problems(),
             *self._controller.problems(),
             *disk_problems(self._logs),
-            *_old_certificates(self._listeners),
+            *(self._certificates.problems() if self._certificates is not None else ()),
             *self._descriptors.problems(),
             *_held(self._loop_times),
             *malformed,
@@ -94,15 +94,6 @@ class NodeHealth:
             for event in source.of(subject)
         ]
         return sorted(events, key=lambda event: event.at_ms)
-
-
-def _old_certificates(listeners: Sequence[ListenerSecurity]) -> list[HealthProblem]:
-    """Listeners whose files cannot be used any more: they go on, and the node would not start again."""
-    names: dict[str, list[str]] = {}
-    for each in listeners:
-        if each.tls is not None and each.tls.complaint:
-            names.setdefault(each.tls.complaint, []).append(each.name)
-    return [HealthProblem("tls.not_reloaded", 0, complaint, ", ".join(found)) for complaint, found in names.items()]
 
 
 def _held(times: LoopTimes) -> tuple[HealthProblem, ...]:

@@ -77,6 +77,7 @@ from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
+    from kafkalite.node.certificate_health import CertificateHealth
     from kafkalite.security.node_security import NodeSecurity
     from kafkalite.security.scram import Delegated, ScramCredential
 
@@ -136,6 +137,13 @@ class Node:
             wall=self._wall_s,
             delegated=self._delegated,
         )
+
+    def _certificates(self, config: BrokerConfig) -> CertificateHealth | None:
+        if self.security is None:
+            return None
+        from kafkalite.node.certificate_health import CertificateHealth
+
+        return CertificateHealth(config, self.security.listeners(), self.env.clock)
 
     def _peer_env(self, env: Env) -> Env:
         if self.security is None:
@@ -255,7 +263,7 @@ class Node:
             descriptors=self._descriptors,
             malformed=(*followed, self.producer_ids),
             unusable=self.settings.unusable,
-            listeners=self.security.listeners() if self.security is not None else (),
+            certificates=self._certificates(config),
         )
         self._history_file = HistoryFile(
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool

@@ -16,11 +16,19 @@ from kafkalite.config import (
 )
 from kafkalite.listener_settings import HTTP, RPC
 from kafkalite.security.files import reveal
-from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, describe, shake_hands
+from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, describe, handshake, shake_hands
+
+#: X509_V_FLAG_NO_CHECK_TIME, which Python does not name: the dates of a certificate are shown only if it verifies.
+_NO_CHECK_TIME = 0x200000
 
 
 def certificate_warnings(config: BrokerConfig, only: str = "") -> list[str]:
-    """What clients and nodes will refuse, one line for each listener, or of `only` this one. Files that cannot be used are errors elsewhere.
+    """What clients and nodes will refuse, one line for each listener, or of `only` this one. Raises ConfigError."""
+    return [f"ssl.keystore.location: {text}" for _, text in refusals(config, only)]
+
+
+def refusals(config: BrokerConfig, only: str = "") -> list[tuple[str, str]]:
+    """Listener and what others will refuse there. Files that cannot be used are errors elsewhere.
 
     Raises ConfigError.
     """
@@ -29,16 +37,40 @@ def certificate_warnings(config: BrokerConfig, only: str = "") -> list[str]:
         if only not in ("", name):
             continue
         own = for_listener(config, name)
-        files = TlsFiles(
-            own.ssl_keystore_location, own.ssl_truststore_location, reveal("ssl.key.password", own.ssl_key_password)
-        )
+        files = _files(own)
         checks_host = not is_for_nodes or bool(own.ssl_endpoint_identification_algorithm)
         if why := _refused(files, host if checks_host else "", by_nodes=is_for_nodes):
             others = "the other nodes" if is_for_nodes else "clients"
-            found.append(
-                f"ssl.keystore.location: {others} will refuse {files.keystore} at {host} (listener {name}): {why}"
-            )
+            found.append((name, f"{others} will refuse {files.keystore} at {host} (listener {name}): {why}"))
     return found
+
+
+def periods(config: BrokerConfig) -> dict[str, tuple[float, float]]:
+    """Keystore of a listener -> from when and until when its certificate is valid, in seconds of wall time. Raises ConfigError."""
+    found = {}
+    for name, _, _ in _with_tls(config):
+        files = _files(for_listener(config, name))
+        if files.keystore not in found:
+            client = _trusting(files.keystore)
+            client.verify_flags |= _NO_CHECK_TIME
+            dates = handshake(ServerTls(files).context(), client)[0].getpeercert() or {}
+            begin, end = (ssl.cert_time_to_seconds(str(dates[key])) for key in ("notBefore", "notAfter"))
+            found[files.keystore] = (float(begin), float(end))
+    return found
+
+
+def _files(own: BrokerConfig) -> TlsFiles:
+    password = reveal("ssl.key.password", own.ssl_key_password)
+    return TlsFiles(own.ssl_keystore_location, own.ssl_truststore_location, password)
+
+
+def _trusting(keystore: str) -> ssl.SSLContext:
+    """A client's side that takes any host and trusts the certificate itself."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.load_verify_locations(keystore)
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return client
 
 
 def _with_tls(config: BrokerConfig) -> list[tuple[str, str, bool]]:
@@ -66,10 +98,8 @@ def _refused(files: TlsFiles, host: str, *, by_nodes: bool) -> str:
     if by_nodes:
         client = ClientTls(TlsFiles(truststore=files.truststore), check_hostname=bool(host)).context()
     else:
-        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client = _trusting(files.keystore)
         client.check_hostname = bool(host)
-        client.load_verify_locations(files.keystore)
-        client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         shake_hands(server, client, host or None)
     except ssl.SSLError as error:

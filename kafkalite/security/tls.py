@@ -209,6 +209,13 @@ def shake_hands(
     server_context: ssl.SSLContext, client_context: ssl.SSLContext, host: str | None = None
 ) -> ssl.SSLObject:
     """A handshake in memory; the server's side of it. `host`: what the client dials. Raises ssl.SSLError."""
+    return handshake(server_context, client_context, host)[1]
+
+
+def handshake(
+    server_context: ssl.SSLContext, client_context: ssl.SSLContext, host: str | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """The same: the client's side and the server's."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context.wrap_bio(to_client, to_server, server_hostname=host)
     server = server_context.wrap_bio(to_server, to_client, server_side=True)
@@ -216,7 +223,7 @@ def shake_hands(
     for _ in range(10):  # two round trips do
         sides = [side for side in sides if not _shaken(side)]
         if not sides:
-            return server
+            return client, server
     raise ssl.SSLError("no handshake")
 
 

@@ -40,10 +40,19 @@ ADVICE = {
         "the named listeners go on with the certificate and the authorities that they had before",
         "correct the file that is named (docs/security.md): the next connection uses it. Do not restart the node before that; it would not start",
     ),
+    "certificate.refused": Advice(
+        "nothing: connections that are open stay; no new one is made to the named listener",
+        "give the node a certificate for its advertised hosts, within its dates, of an authority that the others trust (docs/security.md), at the same place: "
+        "the next connection uses it, without a restart",
+    ),
+    "certificate.ends": Advice(
+        "nothing: from then on others refuse the node's certificate",
+        "put a newer certificate and its key at the same place (docs/security.md): the next connection uses it, without a restart",
+    ),
     "broker.unreachable": Advice(
         "if it is dead, its leaderships move within seconds and its replicas leave the ISRs",
         "check the process, its limit of open files (a node without a free descriptor closes every new connection), and the network between "
-        "the two nodes; start the broker again",
+        "the two nodes; start the broker again. If the detail names a certificate, replace that of the broker (docs/security.md)",
     ),
     "disk.offline": Advice(
         "its replicas leave their ISRs and are recreated on the node's other disks, if any has room",

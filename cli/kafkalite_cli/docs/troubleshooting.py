@@ -11,6 +11,8 @@ MEANS = {
     "zookeeper.open": "`zookeeper.set.acl` or `zookeeper.auth` is set, but the named znodes can be changed by any client of ZooKeeper, or belong to somebody else's identity.",
     "listener.open": "Clients on other machines can use a listener without authentication, and nobody has said that this is on purpose.",
     "tls.not_reloaded": "The files of a listener's certificates were replaced by some that cannot be used.",
+    "certificate.refused": "Other nodes or clients refuse the certificate of a listener: it is for another host, is out of its dates, or has an authority that they do not trust.",
+    "certificate.ends": "A listener's certificate has less than a tenth of its life left, and less than a week.",
     "broker.unreachable": "The node that answers cannot connect to the named broker, or got no response from it.",
     "disk.offline": "A log directory failed: its device reported an error, or did not answer in time.",
     "replica.last_copy": "An offline replica is the only one that was in sync: no other broker has all committed records.",

@@ -2,23 +2,93 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kafkalite.node.health import _old_certificates
+import pytest
+
+from kafkalite.config import BrokerConfig, broker_config
+from kafkalite.node.certificate_health import CertificateHealth
+from kafkalite.security.own_certificate import periods
+from kafkalite.security.tls import ServerTls, TlsFiles
+from kafkalite.testing.certificates import Authority
+
+_DAY_S = 86_400.0
 
 
-def _listener(name: str, complaint: str | None) -> Any:
-    return SimpleNamespace(name=name, tls=None if complaint is None else SimpleNamespace(complaint=complaint))
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
-def test_certificates_that_could_not_be_reloaded_are_a_problem() -> None:
-    """Only the log said so; the node would not have started again."""
-    listeners = [
-        _listener("kafka", "/n.pem: half"),
-        _listener("rpc", "/n.pem: half"),
-        _listener("http", ""),
-        _listener("x", None),
-    ]
-    (problem,) = _old_certificates(listeners)
-    assert (problem.what, problem.subject, problem.detail) == ("tls.not_reloaded", "kafka, rpc", "/n.pem: half")
+@pytest.fixture
+def store(authority: Authority, tmp_path: Path) -> Path:
+    path = tmp_path / "node.pem"
+    path.write_bytes(Path(authority.issue("good")).read_bytes())
+    return path
+
+
+def _config(store: Path, authority: Authority) -> BrokerConfig:
+    given = {"listener.security.protocol": "SASL_SSL", "ssl.keystore.location": str(store), "host": "127.0.0.1"}
+    nodes = {"inter.broker.username": "node", "inter.broker.password": "hush"}
+    return broker_config({**given, **nodes, "ssl.truststore.location": authority.truststore})[0]
+
+
+def _health(config: BrokerConfig, now_s: float, *names: str) -> tuple[CertificateHealth, Any]:
+    """Listeners of the same files, one without TLS, and the clock."""
+    files = TlsFiles(config.ssl_keystore_location, config.ssl_truststore_location)
+    listeners: list[Any] = [SimpleNamespace(name=name, tls=ServerTls(files)) for name in names]
+    for each in listeners:
+        each.tls.context()
+    clock: Any = SimpleNamespace(wall_ms=lambda: int(now_s * 1000))
+    listeners.append(SimpleNamespace(name="plain", tls=None))
+    return CertificateHealth(config, listeners, clock), clock
+
+
+def _replace(store: Path, content: bytes) -> None:
+    new = store.with_suffix(".new")
+    new.write_bytes(content)
+    os.replace(new, store)
+
+
+def _said(health: CertificateHealth) -> list[tuple[str, str]]:
+    return [(each.what, each.subject) for each in health.problems()]
+
+
+def test_certificates_that_could_not_be_reloaded_are_a_problem_until_they_are_right(
+    authority: Authority, store: Path
+) -> None:
+    """It stayed in health until the next connection to the listener: for nodes among themselves, for ever."""
+    good = store.read_bytes()
+    health, _ = _health(_config(store, authority), 0.0, "kafka", "rpc")
+    assert _said(health) == []
+    _replace(store, b"half")
+    assert _said(health) == [("tls.not_reloaded", "kafka, rpc")]
+    assert health.problems()[0].detail.startswith(f"{store}: not PEM")
+    _replace(store, good)
+    assert _said(health) == []
+
+
+def test_certificates_that_others_refuse_are_a_problem(authority: Authority, store: Path) -> None:
+    """Only the log said so; health said that the broker's process or network was at fault."""
+    health, _ = _health(_config(store, authority), 0.0, "kafka")
+    _replace(store, Path(authority.issue("other", hosts=("DNS:other.example",))).read_bytes())
+    assert {what for what, _ in _said(health)} == {"certificate.refused"}
+    assert "the other nodes will refuse" in health.problems()[0].detail
+    _replace(store, Path(authority.issue("old", is_expired=True)).read_bytes())
+    assert all("has expired" in each.detail for each in health.problems()) and len(health.problems()) == 3
+    _replace(store, Path(authority.issue("new")).read_bytes())
+    assert _said(health) == []
+
+
+def test_a_certificate_that_ends_soon_is_a_problem(authority: Authority, store: Path) -> None:
+    config = _config(store, authority)
+    (path, (begin_s, end_s)) = next(iter(periods(config).items()))
+    assert path == str(store) and end_s - begin_s == 2 * _DAY_S
+    health, clock = _health(config, end_s - 0.2 * _DAY_S - 60, "kafka")
+    assert _said(health) == []
+    clock.wall_ms = lambda: int((end_s - 4 * 3600) * 1000)
+    (problem,) = health.problems()
+    assert (problem.what, problem.subject) == ("certificate.ends", str(store)) and problem.detail.endswith(", 4 h left")
