@@ -230,7 +230,9 @@ class NodeSecurity:
         url = config.sasl_oauthbearer_jwks_endpoint_url
         if url.startswith("file:"):
             path = url.removeprefix("file:").replace("//", "", 1)
-            self._tokens = TokenChecker(rules, KeyFile(path).text, self._wall)
+            keys = KeyFile(path)
+            keys.load()
+            self._tokens = TokenChecker(rules, keys.text, self._wall)
             self._tokens.load()
         else:
             self.remote_keys = RemoteKeys.parse(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)

@@ -307,6 +307,11 @@ class KeyFile:
         self._text = ""
         self._complaint = ""
 
+    def load(self) -> None:
+        """Raises ConfigError: there is nothing to read."""
+        if not self.text().strip():
+            raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {self._complaint or f'{self._path} is empty'}")
+
     def text(self) -> str:
         """The present content; empty if there was never any."""
         try:

@@ -240,5 +240,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
+        if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+            return "the peer does not speak TLS"
         return str(error.reason or error).replace("_", " ").lower()
+    if isinstance(error, ConnectionResetError):
+        return "the peer has closed the connection; perhaps it does not trust the certificate"
     return str(error) or type(error).__name__

@@ -137,6 +137,18 @@ def test_refused_tokens_are_one_line_whatever_is_in_them() -> None:
     assert "x0" in line["reason"]
 
 
+def test_a_node_that_cannot_read_the_keys_at_its_start_says_why(tmp_path: Path) -> None:
+    """It said "the keys could not be read yet", of a file that was not there or empty."""
+    path = tmp_path / "keys.json"
+    with pytest.raises(ConfigError, match=r"^sasl\.oauthbearer\.jwks\.endpoint\.url: .*No such file.*keys\.json"):
+        KeyFile(str(path)).load()
+    path.write_text("\n")
+    with pytest.raises(ConfigError, match=r"keys\.json is empty$"):
+        KeyFile(str(path)).load()
+    path.write_text(KEYS)
+    KeyFile(str(path)).load()
+
+
 def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(KEYS)

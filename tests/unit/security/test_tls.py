@@ -24,7 +24,7 @@ from kafkalite.model import Endpoint
 from kafkalite.rpc.answers import RpcDisconnected
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.connection import HeartbeatRequest
-from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name, peer_name
+from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, describe, own_name, peer_name
 from kafkalite.testing.certificates import Authority
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -397,3 +397,15 @@ def test_a_listener_does_not_resume_sessions(
             assert not (await asyncio.to_thread(ask, echo.listener.port, session))[0]
 
     run(go())
+
+
+def test_why_a_handshake_failed_is_said_in_words(node: TlsFiles) -> None:
+    """The log said "wrong version number" of a client in plain text, and "ConnectionResetError" of one that has refused the certificate."""
+    for plain in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x14\0\x12\0\3" + bytes(16)):
+        incoming = ssl.MemoryBIO()
+        incoming.write(plain)
+        side = ServerTls(node).context().wrap_bio(incoming, ssl.MemoryBIO(), server_side=True)
+        with pytest.raises(ssl.SSLError) as refused:
+            side.do_handshake()
+        assert describe(refused.value) == "the peer does not speak TLS"
+    assert describe(ConnectionResetError()).startswith("the peer has closed the connection")
