@@ -13,7 +13,6 @@ import json
 import re
 import socket
 import struct
-import subprocess
 import tempfile
 import threading
 import time
@@ -26,14 +25,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.kafka_peer import scratch_python
+from bench.kafka_peer import PeerLoad, scratch_python
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.protocol.schema import schemas
 from kafkalite.record.batch import HEADER_SIZE
 from kafkalite.record.builder import encode_batch, encode_record
 from kafkalite.record.compression import Codec, compress
-from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
+from kafkalite.testing.processes import ProcessCluster
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"log.segment.bytes": 64 * 2**20, "max.inflight.requests.per.connection": 64}
@@ -119,22 +118,9 @@ def huge() -> dict[str, tuple[Any, int]]:
     }  # fmt: skip
 
 
-class Helper:
-    """A process that runs bench/beside_load.py, with an interpreter that has librdkafka. `niceness` is added to ours."""
-
-    def __init__(self, python: Path, niceness: int = 0) -> None:
-        command = [*DIE_WITH_PARENT, "nice", f"-n{niceness}", str(python), str(ROOT / "bench" / "beside_load.py")]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def call(self, *command: object) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+def helper(python: Path, niceness: int = 0) -> PeerLoad:
+    """A victim, or a reader beside it."""
+    return PeerLoad(python, "beside_load.py", niceness=niceness)
 
 
 class Bench:
@@ -143,11 +129,11 @@ class Bench:
     def __init__(self, cluster: ProcessCluster, python: Path) -> None:
         self.cluster = cluster
         self.bootstrap = ",".join(cluster.bootstrap)
-        self._helpers = [Helper(python) for _ in range(2)]
+        self._helpers = [helper(python) for _ in range(2)]
         self.leader = cluster.bootstrap[0]
 
-    def call(self, helper: int, *command: object) -> Any:
-        return self._helpers[helper].call(*command)
+    def call(self, helper: int, name: str, *arguments: object) -> Any:
+        return self._helpers[helper].ask(name, *arguments)
 
     def create(self, topic: str, partitions: int, factor: int, configs: dict[str, str] | None = None) -> None:
         creatable = wire.CreateTopicsRequest.CreatableTopic

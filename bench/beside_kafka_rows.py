@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import idle_partitions, small_requests
-from bench.beside import BOMB_BYTES, BesideClient, Helper, bomb, huge
+from bench.beside import BOMB_BYTES, BesideClient, bomb, helper, huge
 from bench.beside_kafka_system import (
     OLD_BYTES,
     OLD_PARTITIONS,
@@ -99,14 +99,14 @@ def cold_reader(system: System, seconds: float = 6.0) -> Row:
     """
     topic = f"steady-{time.monotonic_ns()}"
     system.load.ask("create", system.bootstrap, topic, 1, 3)
-    producer, reader = Helper(scratch_python()), Helper(scratch_python(), 15)
+    producer, reader = helper(scratch_python()), helper(scratch_python(), 15)
     found: Row = {}
     try:
         settings = {"linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
-        producer.call("victim", system.bootstrap, topic, RATE, settings, STEADY_BYTES)
+        producer.ask("victim", system.bootstrap, topic, RATE, settings, STEADY_BYTES)
         time.sleep(2)
         for name in ("no reader", "cold reader", "the same reader, hot", "the files"):
-            producer.call("take")
+            producer.ask("take")
             waited, queued = sum(map(loop_waited_ms, pids(system))), sum(map(loop_queued_ms, pids(system)))
             used, began = system.cpu_seconds(), time.monotonic()
             took = [0.0]
@@ -115,12 +115,12 @@ def cold_reader(system: System, seconds: float = 6.0) -> Row:
                     time.sleep(left)
                     continue
                 if name != "the same reader, hot":
-                    reader.call("chill", str(system.directory))
+                    reader.ask("chill", str(system.directory))
                 if name == "the files":
-                    took.append(reader.call("read_files", str(system.directory)))
+                    took.append(reader.ask("read_files", str(system.directory)))
                 else:
-                    took.append(reader.call("read_all", system.bootstrap, "old", OLD_PARTITIONS, OLD_RECORDS))
-            taken = producer.call("take")
+                    took.append(reader.ask("read_all", system.bootstrap, "old", OLD_PARTITIONS, OLD_RECORDS))
+            taken = producer.ask("take")
             for column in ("p50", "p99", "p99.9", "max"):
                 found[f"{name}: {column} ms"] = taken[column]
             if name != "no reader":
@@ -142,24 +142,24 @@ def cold_reader(system: System, seconds: float = 6.0) -> Row:
 
 def beside(system: System, act: Callable[[], object]) -> Row:
     """A producer of 100 single records a second while `act` runs: its acknowledgements before, beside and after."""
-    helper = Helper(scratch_python())
+    victim = helper(scratch_python())
     try:
-        helper.call("victim", system.bootstrap, "victim", 100.0)
+        victim.ask("victim", system.bootstrap, "victim", 100.0)
         time.sleep(2)
-        helper.call("take")
+        victim.ask("take")
         time.sleep(2)
-        before = helper.call("take")
+        before = victim.ask("take")
         used, began = system.cpu_seconds(), time.monotonic()
         with contextlib.suppress(OSError):  # a broker may close the connection instead of an answer
             act()
         took = time.monotonic() - began
         time.sleep(0.2)
-        taken = helper.call("take")
+        taken = victim.ask("take")
         used = system.cpu_seconds() - used
         time.sleep(2)
-        after = helper.call("take")
+        after = victim.ask("take")
     finally:
-        helper.close()
+        victim.close()
     return {
         "before: p99.9 ms": before["p99.9"],
         "beside: p50 ms": taken["p50"],
@@ -262,11 +262,11 @@ def failover(system: System, how: str) -> Row:
     topic = f"failover-{time.monotonic_ns()}"
     system.load.ask("create", system.bootstrap, topic, 1, 3)
     leader = system.metadata(topic).topics[0].partitions[0].leader_id
-    helper = Helper(scratch_python())
+    victim = helper(scratch_python())
     try:
-        helper.call("victim", system.bootstrap, topic, 100.0)
+        victim.ask("victim", system.bootstrap, topic, 100.0)
         time.sleep(2)
-        helper.call("take")
+        victim.ask("take")
         node, began = system.nodes[leader], time.monotonic()
         if how == "kill -9":
             node.kill()
@@ -277,12 +277,12 @@ def failover(system: System, how: str) -> Row:
         longest, quiet = 0.0, 0
         while quiet < 3 and time.monotonic() < until:  # three times acknowledgements without a gap
             time.sleep(1)
-            taken = helper.call("take")
+            taken = victim.ask("take")
             longest = max(longest, taken["silence_s"])
             quiet = quiet + 1 if taken["n"] > 50 and taken["silence_s"] < 0.5 else 0
-        failed = helper.call("stop")["failed"]
+        failed = victim.ask("stop")["failed"]
     finally:
-        helper.close()
+        victim.close()
         system.revive()
     system.wait_in_sync(topic)
     system.load.ask("delete", system.bootstrap, topic)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import small_requests
-from bench.beside import BesideClient, Helper
+from bench.beside import BesideClient, helper
 from bench.creation import create, tree_cpu_seconds
 from bench.idle_partitions import Side
 from bench.kafka_peer import CACHE, ROOT, PeerLoad, scratch_python
@@ -74,9 +74,9 @@ class System:
         """Topics, cold records, and enough requests for a JVM to compile what is hot."""
         self.load.ask("create", self.bootstrap, "victim", 1, 3)
         self.load.ask("create", self.bootstrap, "old", OLD_PARTITIONS, 1)
-        helper = Helper(scratch_python())
-        helper.call("fill", self.bootstrap, "old", OLD_RECORDS, OLD_BYTES, OLD_PARTITIONS)
-        helper.close()
+        victim = helper(scratch_python())
+        victim.ask("fill", self.bootstrap, "old", OLD_RECORDS, OLD_BYTES, OLD_PARTITIONS)
+        victim.close()
         for factor in (3, 1):
             small_requests.measure(self.side, self.load, factor, 3_000, 5)
         create(self.bootstrap, 100, 100, 1, 3)

@@ -16,20 +16,18 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from bench.beside_kafka import console, markdown, table
 from bench.beside_kafka_rows import Row
 from bench.idle_partitions import Side
-from bench.kafka_peer import CACHE, ROOT, scratch_python
+from bench.kafka_peer import CACHE, ROOT, PeerLoad, scratch_python
 from kafkalite.testing.apache_kafka import (
     NEWEST_VERSION,
     KafkaCluster,
@@ -40,7 +38,6 @@ from kafkalite.testing.apache_kafka import (
 from kafkalite.testing.processes import ProcessCluster
 
 SESSION_MS = 6_000
-_LOAD = ROOT / "bench" / "groups_load.py"
 #: Of both systems; kafkalite takes the names that it has.
 SETTINGS = {
     "offsets.topic.num.partitions": 10,
@@ -77,40 +74,8 @@ class GroupKafka(Side):
         return str(self.cluster.bootstrap)
 
 
-class Members:
-    """A process of bench/groups_load.py."""
-
-    def __init__(self, bootstrap: str, topic: str, group: str, protocol: str) -> None:
-        command = [str(scratch_python()), str(_LOAD), bootstrap, topic, group, protocol, str(SESSION_MS)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, do: str, **more: Any) -> float:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, **more}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the members ended with {self._process.wait()}")
-        return float(json.loads(line))
-
-    def send(self, do: str, **more: Any) -> None:
-        """Without waiting for the answer."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do, **more}) + "\n")
-        self._process.stdin.flush()
-
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        self._process.communicate()
-
-
-@contextlib.contextmanager
-def _members(side: Side, topic: str, group: str, protocol: str) -> Iterator[Members]:
-    members = Members(side.bootstrap, topic, group, protocol)
-    try:
-        yield members
-    finally:
-        members.kill()
+def _members(side: Side, name: str, protocol: str) -> PeerLoad:
+    return PeerLoad(scratch_python(), "groups_load.py", side.bootstrap, name, name, protocol, SESSION_MS)
 
 
 def _cpu(side: Side) -> float:
@@ -127,19 +92,22 @@ def rebalances(side: Side, protocol: str, count: int, partitions: int) -> Row:
         found[f"{what}, s"] = measure()
         found[f"{what}, ms of the nodes' CPU"] = (_cpu(side) - before) * 1000
 
-    with _members(side, name, name, protocol) as members, _members(side, name, name, protocol) as lone:
-        members.ask("make", partitions=partitions)
-        note(f"{count} join", lambda: members.ask("start", members=count))
+    with (
+        contextlib.closing(_members(side, name, protocol)) as members,
+        contextlib.closing(_members(side, name, protocol)) as lone,
+    ):
+        members.ask("make", {"partitions": partitions})
+        note(f"{count} join", lambda: members.ask("start", {"members": count}))
         note("one joins", lambda: members.ask("join"))
         note("one leaves", lambda: members.ask("leave"))
 
         def killed() -> float:
             # The lone member is in when those here have lost some partitions.
-            lone.send("start", members=1)
-            members.ask("wait", elsewhere=-(-partitions // (count + 1)))
+            lone.send("start", {"members": 1})
+            members.ask("wait", {"elsewhere": -(-partitions // (count + 1))})
             since = time.time()
-            lone.kill()
-            return members.ask("wait", since=since)
+            lone.close()
+            return float(members.ask("wait", {"since": since}))
 
         note(f"one is killed (session {SESSION_MS // 1000} s)", killed)
         members.ask("end")

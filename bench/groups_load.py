@@ -1,6 +1,6 @@
 """A group of many librdkafka consumers in one process, with commands on stdin; needs only confluent-kafka.
 
-A line of JSON each way. `make`: create a topic. `start`: this number of consumers joins. `join`: one more. `leave`: one closes. Each is answered
+A line of JSON each way: what to do, and an object of arguments. `make`: create a topic. `start`: this number of consumers joins. `join`: one more. `leave`: one closes. Each is answered
 when every partition has exactly one owner and each consumer has some, with the seconds that it took. `wait`: the same without a change, with
 the seconds since the time given (for a member in another process that was killed). `end`: close all.
 """
@@ -65,9 +65,10 @@ def main() -> None:
     members = Group(bootstrap, topic, group, protocol, int(session_ms))
     partitions = 0
     for line in sys.stdin:
-        asked = json.loads(line)
+        do, *given = json.loads(line)
+        asked = given[0] if given else {}
         since = asked.get("since", time.time())
-        match asked["do"]:
+        match do:
             case "make":
                 partitions = asked["partitions"]
                 admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -82,10 +83,10 @@ def main() -> None:
             case "end":
                 members.end()
         took = 0.0
-        if asked["do"] in ("start", "join", "leave", "wait"):
+        if do in ("start", "join", "leave", "wait"):
             took = members.settled(partitions, asked.get("elsewhere", 0), since)
         print(json.dumps(took), flush=True)
-        if asked["do"] == "end":
+        if do == "end":
             return
 
 

@@ -38,11 +38,12 @@ console = Console(width=150)
 
 
 class PeerLoad:
-    """The process that talks to librdkafka (bench/librdkafka_load.py)."""
+    """A process with librdkafka: a script of bench/ that answers each line in JSON with one. `niceness` is added to ours."""
 
-    def __init__(self, python: Path) -> None:
+    def __init__(self, python: Path, script: str = "librdkafka_load.py", *arguments: object, niceness: int = 0) -> None:
         self._asked = ""
-        command = [*DIE_WITH_PARENT, str(python), str(ROOT / "bench" / "librdkafka_load.py")]
+        command = [*DIE_WITH_PARENT, "nice", f"-n{niceness}", str(python), str(ROOT / "bench" / script)]
+        command += map(str, arguments)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def send(self, name: str, *arguments: Any) -> None:

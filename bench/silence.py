@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.beside import helper
 from bench.failover import phases
 from bench.kafka_peer import scratch_python
 from kafkalite.client.async_client import AsyncClient
@@ -139,7 +140,7 @@ async def run(directory: Path, count: int, kind: str, busy: int) -> dict[str, An
 
 def run_librdkafka(directory: Path, kind: str, python: Path, socket_timeout_ms: int, stop_for: float) -> dict[str, Any]:
     """One fault under librdkafka, on a cluster of its own."""
-    with ProcessCluster(directory, nodes=4, settings=SETTINGS) as cluster, Librdkafka(python) as load:
+    with ProcessCluster(directory, nodes=4, settings=SETTINGS) as cluster, closing(helper(python)) as load:
 
         async def prepare() -> int:
             async with AsyncClient.connect(cluster.bootstrap) as client:
@@ -171,28 +172,6 @@ def run_librdkafka(directory: Path, kind: str, python: Path, socket_timeout_ms: 
             "fault": kind, "client": "librdkafka", "socket.timeout.ms": socket_timeout_ms, "stop_for_s": stop_for,
             "silence_s": round(silence, 2),
         }  # fmt: skip
-
-
-class Librdkafka:
-    """The process with librdkafka (bench/beside_load.py)."""
-
-    def __init__(self, python: Path) -> None:
-        path = Path(__file__).with_name("beside_load.py")
-        command = [*DIE_WITH_PARENT, str(python), str(path)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, *command: object) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def __enter__(self) -> Librdkafka:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 @click.command()
