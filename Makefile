@@ -147,8 +147,8 @@ lockage: $(VENV)/.complete ## how old requirements.lock is
 binary: $(VENV)/.complete ## dist/kafkalite: one file that serves without a Python installed
 	.ci/binary $(PY)
 
-peer: $(VENV)/.complete ## the same load on kafkalite and on Apache Kafka, side by side (needs Java and Maven)
-	$(PY) -m bench.kafka_peer
+peer: $(VENV)/.complete ## the same load on kafkalite and on Apache Kafka, side by side (needs Java, Maven and Go)
+	$(PY) -m bench.beside_kafka
 
 rewrite: $(VENV)/.complete ## write the present results into the scenario files; explain the diff in the commit
 	KAFKALITE_REWRITE=1 $(PY) -m pytest tests/unit tests/datadriven

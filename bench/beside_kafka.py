@@ -1,11 +1,12 @@
 """kafkalite beside Apache Kafka in one run: every row where one event loop could show, and speed, failover, start and memory.
 
-    python -m bench.beside_kafka [--kafka 4.4.0] [--tree CHECKOUT ...] [--rounds 3] [--rows REGEX] [--json FILE]
+    python -m bench.beside_kafka [--kafka 4.4.0] [--tree CHECKOUT ...] [--python INTERPRETER ...] [--rounds 3] [--rows REGEX] [--json FILE]
 
-Three nodes of each system (of each --tree, too; this checkout if none is given) run all the time; in each round every row is measured on
+Three nodes of each system (of each --tree, too, and of this checkout with each --python, an interpreter that has the packages; this checkout
+if none is given) run all the time; in each round every row is measured on
 each of them in turn, and each round begins with another one. The table shows medians, once for the screen and once in Markdown; --json has every
 figure, and is written after each row. A row that fails is shown as failed, its nodes are started again, and the run goes on. All clients
-are librdkafka and franz-go, and raw sockets for the requests that no client sends. About 10 minutes per round on an idle machine with two cores.
+are librdkafka and franz-go, and raw sockets for the requests that no client sends. About 15 minutes per round on an idle machine with two cores.
 `sysctl kernel.task_delayacct=1` is needed for the figures that wait for the disk. Needs Java, Maven, pip (confluent-kafka) and Go.
 """
 
@@ -27,24 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.beside_kafka_rows import ROWS, Row, median_row
-from bench.beside_kafka_system import Kafka, System, versions
-from bench.idle_partitions import Side
-from bench.kafka_peer import ROOT
+from bench.beside_kafka_system import System, versions
+from bench.peers import ROOT, KafkaSide, Side
 from kafkalite.testing.apache_kafka import NEWEST_VERSION
-from kafkalite.testing.processes import ProcessCluster
 
 console = Console(width=160)
 Found = dict[str, dict[str, list[Row]]]
-
-
-class Ours(Side):
-    """Nodes of one checkout."""
-
-    def __init__(self, tree: Path, directory: Path, nodes: int) -> None:
-        super().__init__(tree, directory)
-        self.name = "kafkalite" if tree == ROOT else tree.name
-        self.cluster = ProcessCluster(directory, nodes=nodes)
-        self.cluster.trees.update(dict.fromkeys(range(1, nodes + 1), tree))
 
 
 def table(found: Found, names: list[str]) -> Table:
@@ -123,11 +112,14 @@ class Run:
 @click.command(help=__doc__)
 @click.option("--kafka", "version", default=NEWEST_VERSION, show_default=True, help="empty: only the checkouts")
 @click.option("--tree", "trees", type=click.Path(path_type=Path, exists=True), multiple=True)
+@click.option("--python", "pythons", type=click.Path(path_type=Path, exists=True), multiple=True)
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--rows", default="", help="only rows that match this regular expression")
 @click.option("--json", "json_file", type=click.Path(path_type=Path))
-def main(version: str, trees: tuple[Path, ...], rounds: int, rows: str, json_file: Path | None) -> None:
-    checkouts = [tree.resolve() for tree in trees or (ROOT,)]
+def main(
+    version: str, trees: tuple[Path, ...], pythons: tuple[Path, ...], rounds: int, rows: str, json_file: Path | None
+) -> None:
+    checkouts = [tree.resolve() for tree in trees] or ([] if pythons else [ROOT])
     described: dict[str, Any] = versions(version, checkouts)
     for name, value in described.items():
         console.print(f"{name}: {value}", highlight=False)
@@ -135,9 +127,10 @@ def main(version: str, trees: tuple[Path, ...], rounds: int, rows: str, json_fil
         tempfile.TemporaryDirectory(prefix="beside-kafka-", ignore_cleanup_errors=True) as scratch,
         contextlib.ExitStack() as stack,
     ):
-        makers: list[Callable[[Path, int], Side]] = [partial(Ours, tree) for tree in checkouts]
+        makers: list[Callable[..., Side]] = [partial(Side, tree=tree) for tree in checkouts]
+        makers += [partial(Side, python=python) for python in pythons]
         if version:
-            makers.append(partial(Kafka, version))
+            makers.append(partial(KafkaSide, version=version))
         systems = [System(make, Path(scratch) / f"side-{number}" / "nodes") for number, make in enumerate(makers)]
         for system in systems:
             stack.enter_context(system.side.cluster)

@@ -9,15 +9,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench import idle_partitions, small_requests
-from bench.beside import BOMB_BYTES, BesideClient, bomb, helper, huge
+from bench.beside import BOMB_BYTES, HUGE, BesideClient, bomb, helper
 from bench.beside_kafka_system import (
     OLD_BYTES,
     OLD_PARTITIONS,
     OLD_RECORDS,
-    Kafka,
     System,
     loop_queued_ms,
     loop_waited_ms,
@@ -26,8 +26,7 @@ from bench.beside_kafka_system import (
     zookeeper_cpu,
 )
 from bench.creation import create
-from bench.idle_partitions import Side
-from bench.kafka_peer import scratch_python, tree_bytes
+from bench.peers import KafkaSide, Side, scratch_python, tree_bytes
 from kafkalite.protocol import wire
 from kafkalite.testing.processes import ProcessCluster
 
@@ -74,7 +73,7 @@ def topics_in_memory(system: System) -> Row:
     """The same on a second cluster whose directories are in memory: what is left is the software's part."""
     scratch = Path(tempfile.mkdtemp(prefix="beside-kafka-", dir=MEMORY_DISK))
     try:
-        side = system.make(scratch / "nodes", 3)
+        side = system.make(scratch / "nodes")
         with side.cluster:
             for count in (100, 300):  # the JVM compiles what is hot
                 create(side.bootstrap, count, 100, 1, 3)
@@ -174,7 +173,8 @@ def beside(system: System, act: Callable[[], object]) -> Row:
 
 def huge_request(system: System, name: str) -> Row:
     """One legal request with 190,000 elements."""
-    message, version = huge()[name]
+    make, version = HUGE[name]
+    message = make()
 
     def act() -> None:
         client = BesideClient(system.address_of_leader("victim"))
@@ -185,8 +185,30 @@ def huge_request(system: System, name: str) -> Row:
     return beside(system, act)
 
 
+def all_metadata(system: System) -> Row:
+    """128 pipelined requests, on two connections, for all metadata of 3,000 partitions and more."""
+    made = [f"many-{time.monotonic_ns()}" for _ in range(10)]
+    for topic in made:
+        system.load.ask("create", system.bootstrap, topic, 300, 1)
+
+    def act() -> None:
+        clients = [BesideClient(system.address_of_leader("victim")) for _ in range(2)]
+        for client in clients:
+            for _ in range(64):
+                client.send(wire.MetadataRequest(None, allow_auto_topic_creation=False), 12)
+        for client in clients:
+            for _ in range(64):
+                client.receive()
+            client.close()
+
+    found = beside(system, act)
+    for topic in made:
+        system.load.ask("delete", system.bootstrap, topic)
+    return found
+
+
 def bombs(system: System) -> Row:
-    """Ten zstd batches of some kB that expand to 250 MB each, on a compacted topic."""
+    """Ten zstd batches of some kB that expand to 250 MB each, on a compacted topic; then five look-ups by timestamp in them."""
     topic, data, produce = f"compacted-{time.monotonic_ns()}", bomb(), wire.ProduceRequest
     creatable = wire.CreateTopicsRequest.CreatableTopic
     configs = [wire.CreateTopicsRequest.CreatableTopicConfig("cleanup.policy", "compact")]
@@ -205,8 +227,18 @@ def bombs(system: System) -> Row:
             client.receive()
             client.close()
 
+    def look_up() -> None:
+        asked = wire.ListOffsetsRequest
+        client = BesideClient(system.address_of_leader(topic))
+        for _ in range(5):
+            client.send(asked(-1, topics=[asked.ListOffsetsTopic(topic, [asked.ListOffsetsPartition(0, -1, 1000)])]), 7)
+        for _ in range(5):
+            client.receive()
+        client.close()
+
     peak = system.peak_bytes()
     found = beside(system, act)
+    found |= {f"by timestamp: {column}": value for column, value in beside(system, look_up).items()}
     return {**found, f"MB more at the peak (a batch has {BOMB_BYTES >> 20})": (system.peak_bytes() - peak) / 2**20}
 
 
@@ -226,6 +258,7 @@ class Batches:
 
     size: int
     factor: int
+    acks: str
 
     def __call__(self, system: System) -> Row:
         topic, found = f"batches-{time.monotonic_ns()}", {}
@@ -234,7 +267,7 @@ class Batches:
         for what in ("produce", "consume"):
             used = system.cpu_seconds()
             if what == "produce":
-                done = system.load.ask(what, system.bootstrap, topic, 6, self.size, "all", 3.0, 1 << 30)
+                done = system.load.ask(what, system.bootstrap, topic, 6, self.size, self.acks, 3.0, 1 << 30)
                 made = done["records"]
             else:
                 done = system.load.ask(what, system.bootstrap, topic, 6, self.size, made)
@@ -293,18 +326,18 @@ def start(system: System) -> Row:
     """One node with all it needs: from nothing, and again on its data, to the first acknowledged record; its idle memory."""
     found: Row = {}
     scratch = Path(tempfile.mkdtemp(prefix="start-", dir=system.directory.parent))
-    side = system.make(scratch / "node", 1)  # formats Kafka's directory, which does not count
+    side = system.make(scratch / "node", nodes=1)  # formats Kafka's directory, which does not count
     cluster = side.cluster
     try:
         began = time.monotonic()
-        if isinstance(side, Kafka):
+        if isinstance(side, KafkaSide):
             cluster.nodes[1].launch()
         else:
             cluster.start()
         found["first start to the first acknowledgement, s"] = _acknowledged(system, side) - began
         cluster.nodes[1].terminate()
         began = time.monotonic()
-        if isinstance(side, Kafka):
+        if isinstance(side, KafkaSide):
             cluster.nodes[1].launch()
         else:
             cluster.restart(1, wait=False)
@@ -348,13 +381,13 @@ ROWS: dict[str, Callable[[System], Row]] = {
     "one librdkafka consumer of 30 and 1,000 partitions": lambda system: many_partitions(system, "librdkafka", 1),
     "ten librdkafka consumers of 30 and 1,000 partitions": lambda system: many_partitions(system, "librdkafka", 10),
     "a cold reader beside 20,000 records/s": cold_reader,
-    "CreateTopics with 190,000 names": lambda system: huge_request(system, "CreateTopics"),
-    "Metadata with 190,000 names": lambda system: huge_request(system, "Metadata"),
-    "DescribeConfigs with 190,000 names": lambda system: huge_request(system, "DescribeConfigs"),
-    "FindCoordinator with 190,000 names": lambda system: huge_request(system, "FindCoordinator"),
+    **{f"{name} with 190,000 names": partial(huge_request, name=name) for name in HUGE},
+    "pipelined requests for all metadata": all_metadata,
     "ten batches that expand to 250 MB": bombs,
-    "batches of 1 KiB records, RF 3, acks=all": Batches(1024, 3),
-    "batches of 100 B records, RF 3, acks=all": Batches(100, 3),
+    **{
+        f"batches of {name} records, RF {factor}, acks={acks}": Batches(size, factor, acks)
+        for name, size in (("1 KiB", 1024), ("100 B", 100)) for factor in (3, 1) for acks in ("all", "1")
+    },
     "acknowledgements at 200/s, RF 3, acks=all": acknowledgements,
     "start of one node": start,
     "memory of the three nodes after these rows": memory,

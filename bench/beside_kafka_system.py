@@ -15,26 +15,12 @@ from typing import Any
 from bench import small_requests
 from bench.beside import BesideClient, helper
 from bench.creation import create, tree_cpu_seconds
-from bench.idle_partitions import Side
-from bench.kafka_peer import CACHE, ROOT, PeerLoad, scratch_python
+from bench.peers import ROOT, KafkaSide, PeerLoad, Side, scratch_python
 from kafkalite.protocol import wire
-from kafkalite.testing.apache_kafka import KafkaCluster, server_class_path
 from kafkalite.testing.processes import Process
 
 #: The cold records: 300 MB.
 OLD_RECORDS, OLD_BYTES, OLD_PARTITIONS = 4_800, 64 * 1024, 6
-
-
-class Kafka(Side):
-    """Nodes of Apache Kafka, KRaft."""
-
-    def __init__(self, version: str, directory: Path, nodes: int) -> None:
-        self.name = f"Apache Kafka {version}"
-        self.cluster = KafkaCluster(directory, server_class_path(CACHE, version), nodes=nodes)  # type: ignore[assignment]
-
-    @property
-    def bootstrap(self) -> str:
-        return str(self.cluster.bootstrap)
 
 
 class Load(PeerLoad):
@@ -53,12 +39,12 @@ class Load(PeerLoad):
 
 
 class System:
-    """Three nodes of one system, with what the rows need on them. `make`: another cluster of it with n nodes, in a directory."""
+    """Three nodes of one system, with what the rows need on them. `make`: a cluster of it in a directory, with `nodes` nodes."""
 
-    def __init__(self, make: Callable[[Path, int], Side], directory: Path) -> None:
+    def __init__(self, make: Callable[..., Side], directory: Path) -> None:
         self.make = make
         self.directory = directory
-        self.side = make(directory, 3)
+        self.side = make(directory)
         self.name = self.side.name
         self.load = Load()
 
@@ -83,7 +69,7 @@ class System:
 
     def start_node(self, number: int) -> None:
         """A node that ended; ready when this returns."""
-        if isinstance(self.side, Kafka):
+        if isinstance(self.side, KafkaSide):
             node = self.side.cluster.nodes[number]
             node.launch()
             node.wait_listening()  # type: ignore[attr-defined]

@@ -30,7 +30,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.kafka_peer import CACHE, PeerLoad, scratch_python, tree_bytes
+from bench.peers import CACHE, PeerLoad, scratch_python, tree_bytes
 from kafkalite.testing.apache_kafka import KafkaCluster, class_path, free_ports
 from kafkalite.testing.maven import JarsMissing
 from kafkalite.testing.processes import DIE_WITH_PARENT, Process, ProcessCluster

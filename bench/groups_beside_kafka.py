@@ -26,16 +26,12 @@ import click
 
 from bench.beside_kafka import console, markdown, table
 from bench.beside_kafka_rows import Row
-from bench.idle_partitions import Side
-from bench.kafka_peer import CACHE, ROOT, PeerLoad, scratch_python
+from bench.peers import CACHE, ROOT, KafkaSide, PeerLoad, Side, scratch_python
 from kafkalite.testing.apache_kafka import (
     NEWEST_VERSION,
-    KafkaCluster,
-    server_class_path,
     tool_command,
     tools_class_path,
 )
-from kafkalite.testing.processes import ProcessCluster
 
 SESSION_MS = 6_000
 #: Of both systems; kafkalite takes the names that it has.
@@ -49,29 +45,6 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": 10,
 }
 _ONLY_KAFKA = {"share.coordinator.state.topic.replication.factor": 3, "share.coordinator.state.topic.min.isr": 2}
-
-
-class GroupSide(Side):
-    """Three nodes of one checkout's code."""
-
-    def __init__(self, tree: Path, directory: Path) -> None:
-        self.name = "this" if tree == ROOT else tree.name
-        self.cluster = ProcessCluster(directory, settings=SETTINGS | {"default.replication.factor": 3})
-        self.cluster.trees.update(dict.fromkeys((1, 2, 3), tree))
-
-
-class GroupKafka(Side):
-    """Three nodes of Apache Kafka, KRaft."""
-
-    def __init__(self, directory: Path, version: str) -> None:
-        self.name = f"Kafka {version}"
-        self.cluster = KafkaCluster(  # type: ignore[assignment]
-            directory, server_class_path(CACHE, version), settings=SETTINGS | _ONLY_KAFKA
-        )
-
-    @property
-    def bootstrap(self) -> str:
-        return str(self.cluster.bootstrap)
 
 
 def _members(side: Side, name: str, protocol: str) -> PeerLoad:
@@ -175,10 +148,13 @@ def main(
     found: dict[str, dict[str, list[Row]]] = {}
     with tempfile.TemporaryDirectory(prefix="groups-") as scratch, contextlib.ExitStack() as stack:
         sides: list[Side] = [
-            GroupSide(tree.resolve(), Path(scratch) / f"side-{number}") for number, tree in enumerate(trees or (ROOT,))
+            Side(
+                Path(scratch) / f"side-{number}", tree.resolve(), settings=SETTINGS | {"default.replication.factor": 3}
+            )
+            for number, tree in enumerate(trees or (ROOT,))
         ]
         if version:
-            sides.append(GroupKafka(Path(scratch) / "kafka", version))
+            sides.append(KafkaSide(Path(scratch) / "kafka", version, settings=SETTINGS | _ONLY_KAFKA))
         for side in sides:
             stack.enter_context(side.cluster)
         for number in range(rounds):

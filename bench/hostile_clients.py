@@ -1,6 +1,6 @@
 """What one hostile client costs the others: librdkafka produces and reads small records before, during and after each attack.
 
-    python -m bench.hostile_clients [--rows REGEX] [--seconds 10] [--nodes 3] [--tree CHECKOUT] [--python INTERPRETER] [--json FILE]
+    python -m bench.hostile_clients [--rows REGEX] [--seconds 10] [--tree CHECKOUT] [--json FILE]
 
 The victims are one producer (acks=all, 100 B, 100/s) and one consumer of the same partition; "read" is the time from the producer's call to
 the consumer. All attacks go to the node that leads it, without any right: slow and endless TLS handshakes (on the RPC listener, which has
@@ -22,6 +22,8 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +32,13 @@ import cramjam
 from rich.console import Console
 from rich.table import Table
 
-from bench.beside import Bench, BesideClient
-from bench.kafka_peer import scratch_python
+from bench.beside import BesideClient, helper
+from bench.beside_kafka_system import System
+from bench.peers import ROOT, PeerLoad, Side, scratch_python
 from kafkalite.protocol import wire
 from kafkalite.record.builder import encode_batch, encode_record
 from kafkalite.record.compression import Codec, compress
 from kafkalite.testing.certificates import Authority
-from kafkalite.testing.processes import ProcessCluster
 
 RATE_PER_S = 100.0
 TOPICS = 300
@@ -279,19 +281,19 @@ def rows() -> dict[str, Attack]:
 class Measured:
     """The victims and the node under one attack after the other."""
 
-    def __init__(self, bench: Bench, cluster: ProcessCluster, seconds: float) -> None:
-        self._bench = bench
-        self._cluster = cluster
+    def __init__(self, system: System, victim: PeerLoad, seconds: float) -> None:
+        self._nodes = system.nodes.values()
+        self._victim = victim
         self._seconds = seconds
-        leader = bench.leader_of("victim")
-        self._node = next(node for node in cluster.nodes.values() if node.ready["kafka"] == leader)
+        leader = system.address_of_leader("victim")
+        self._node = next(node for node in self._nodes if node.ready["kafka"] == leader)
         self._attacks = Attacks(leader, str(self._node.ready["http"]), str(self._node.ready["rpc"]))
 
     def _phase(self) -> dict[str, Any]:
-        return {"ack": self._bench.call(0, "take"), "read": self._bench.call(0, "take_reader")}
+        return {"ack": self._victim.ask("take"), "read": self._victim.ask("take_reader")}
 
     def _problems(self) -> int:
-        texts = [node.log_path.read_text() for node in self._cluster.nodes.values()]
+        texts = [node.log_path.read_text() for node in self._nodes]
         return sum(text.count(word) for text in texts for word in PROBLEMS)
 
     def row(self, name: str, attack: Attack) -> dict[str, Any]:
@@ -317,17 +319,14 @@ def shown(phase: dict[str, Any]) -> str:
 @click.command(help=__doc__)
 @click.option("--rows", "wanted", default="", help="only rows that match this regular expression")
 @click.option("--seconds", default=10.0, show_default=True, help="of each phase")
-@click.option("--nodes", default=3, show_default=True)
 @click.option(
-    "--tree", type=click.Path(path_type=Path, exists=True), help="another checkout whose brokers are measured"
-)
-@click.option(
-    "--python", type=click.Path(path_type=Path), help="an interpreter with confluent-kafka; otherwise one is made"
+    "--tree",
+    type=click.Path(path_type=Path, exists=True),
+    default=ROOT,
+    help="another checkout whose brokers are measured",
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path))
-def main(
-    wanted: str, seconds: float, nodes: int, tree: Path | None, python: Path | None, json_path: Path | None
-) -> None:
+def main(wanted: str, seconds: float, tree: Path, json_path: Path | None) -> None:
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="hostile-") as directory:
         authority = Authority(Path(directory) / "authority")
@@ -338,37 +337,31 @@ def main(
             "ssl.truststore.location": authority.truststore,
             "ssl.client.auth": "required",
         }
-        cluster = ProcessCluster(Path(directory) / "cluster", nodes=nodes, settings=settings)
-        if tree is not None:
-            cluster.trees = dict.fromkeys(range(1, nodes + 1), tree)
-        with cluster:
-            bench = Bench(cluster, python or scratch_python())
-            try:
-                bench.create("victim", 1, nodes)
-                leader = bench.leader_of("victim")
-                broker = next(number for number, node in cluster.nodes.items() if node.ready["kafka"] == leader)
-                for topic, partitions, configs in (
-                    ("plain", 1, {}), ("compacted", 1, {"cleanup.policy": "compact"}), ("wide", 200, {}),
-                ):  # fmt: skip
-                    create_on(bench, topic, partitions, broker, configs)
-                for number in range(TOPICS if re.search(wanted, "expressions of groups") else 0):
-                    bench.create(f"{'ab' * 100}-{number}", 1, 1)
-                bench.call(0, "victim", bench.bootstrap, "victim", RATE_PER_S, {}, 100)
-                bench.call(0, "reader", bench.bootstrap, "victim")
-                time.sleep(3)
-                measured = Measured(bench, cluster, seconds)
-                for name, attack in rows().items():
-                    if re.search(wanted, name):
-                        results.append(measured.row(name, attack))
-                        each = results[-1]
-                        console.print(
-                            name,
-                            *(shown(each[phase]) for phase in ("before", "during", "after")),
-                            each["did"],
-                            sep=" | ",
-                        )
-            finally:
-                bench.close()
+        system = System(partial(Side, tree=tree, settings=settings), Path(directory) / "cluster")
+        with system.side.cluster, closing(system.load) as load, closing(helper(scratch_python())) as victim:
+            load.ask("create", system.bootstrap, "victim", 1, 3)
+            leader = system.address_of_leader("victim")
+            broker = next(number for number, node in system.nodes.items() if node.ready["kafka"] == leader)
+            for topic, partitions, configs in (
+                ("plain", 1, {}), ("compacted", 1, {"cleanup.policy": "compact"}), ("wide", 200, {}),
+            ):  # fmt: skip
+                create_on(leader, topic, partitions, broker, configs)
+            for number in range(TOPICS if re.search(wanted, "expressions of groups") else 0):
+                load.ask("create", system.bootstrap, f"{'ab' * 100}-{number}", 1, 1)
+            victim.ask("victim", system.bootstrap, "victim", RATE_PER_S, {}, 100)
+            victim.ask("reader", system.bootstrap, "victim")
+            time.sleep(3)
+            measured = Measured(system, victim, seconds)
+            for name, attack in rows().items():
+                if re.search(wanted, name):
+                    results.append(measured.row(name, attack))
+                    each = results[-1]
+                    console.print(
+                        name,
+                        *(shown(each[phase]) for phase in ("before", "during", "after")),
+                        each["did"],
+                        sep=" | ",
+                    )
     table = Table(
         "attack",
         "ack p50 p99.9 max, read p50 p99.9 max: before",
@@ -391,12 +384,12 @@ def main(
         json_path.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def create_on(bench: Bench, topic: str, partitions: int, broker: int, configs: dict[str, str]) -> None:
+def create_on(address: str, topic: str, partitions: int, broker: int, configs: dict[str, str]) -> None:
     """With all partitions on one node, where the victim's leader is."""
     request = wire.CreateTopicsRequest
     placed = [request.CreatableReplicaAssignment(number, [broker]) for number in range(partitions)]
     given = [request.CreatableTopicConfig(key, value) for key, value in configs.items()]
-    client = BesideClient(bench.leader)
+    client = BesideClient(address)
     answer = client.ask(request([request.CreatableTopic(topic, -1, -1, placed, given)], 30_000), 7)
     assert not answer.topics[0].error_code, answer
     client.close()

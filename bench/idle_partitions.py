@@ -1,30 +1,20 @@
 """What it costs a node that its consumers have many partitions of which few are busy: CPU by number of partitions.
 
-    python -m bench.idle_partitions [--tree CHECKOUT ...] [--partitions 30 --partitions 1000] [--consumers 1]
-                                    [--client librdkafka|franz-go] [--seconds 5] [--rounds 1]
-
-Three nodes, one topic with a replica each; one partition gets 200 records a second. The figure is the CPU time of the node
-that leads it, as a share of a core. librdkafka has no fetch sessions (KIP-227), franz-go has. Each --tree (this checkout if
-none) is measured in turn in every round. Needs pip (confluent-kafka) and, for franz-go, Go.
+Rows of bench.beside_kafka. One topic with a replica on each node; one partition gets 200 records a second. The figure is the CPU time of the
+node that leads it, as a share of a core. librdkafka has no fetch sessions (KIP-227), franz-go has. Needs pip (confluent-kafka) and, for franz-go, Go.
 """
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.console import Console
-
-from bench.kafka_peer import CACHE, ROOT, PeerLoad, scratch_python
-from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
+from bench.peers import CACHE, ROOT, PeerLoad, Side, scratch_python
+from kafkalite.testing.processes import DIE_WITH_PARENT
 
 RATE = 200
-console = Console(width=120)
 PRODUCER = """
 import sys, time, confluent_kafka as c
 k = c.Producer({'bootstrap.servers': sys.argv[1], 'linger.ms': 0})
@@ -60,30 +50,12 @@ def consumer(client: str, bootstrap: str, topic: str, partitions: int) -> subpro
     )
 
 
-class Side:
-    """Three nodes that run one checkout's code, with this interpreter or another one."""
-
-    def __init__(self, tree: Path, directory: Path, python: Path | None = None) -> None:
-        self.name = "this" if tree == ROOT else tree.name
-        self.cluster = ProcessCluster(directory)
-        self.cluster.trees.update(dict.fromkeys((1, 2, 3), tree))
-        if python is not None:
-            self.name = python.name
-            self.cluster.pythons.update(dict.fromkeys((1, 2, 3), python))
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(self.cluster.bootstrap)
-
-    def cpu_seconds(self) -> list[float]:
-        return [node.cpu_seconds() for node in self.cluster.nodes.values()]
-
-    def share(self, seconds: float) -> float:
-        """CPU of the busiest node from now on, in % of a core."""
-        before, began = self.cpu_seconds(), time.monotonic()
-        time.sleep(seconds)
-        took = time.monotonic() - began
-        return max(after - was for was, after in zip(before, self.cpu_seconds())) / took * 100
+def share(side: Side, seconds: float) -> float:
+    """CPU of the busiest node from now on, in % of a core."""
+    before, began = side.cpu_seconds(), time.monotonic()
+    time.sleep(seconds)
+    took = time.monotonic() - began
+    return max(after - was for was, after in zip(before, side.cpu_seconds())) / took * 100
 
 
 def measure(side: Side, load: PeerLoad, client: str, partitions: int, consumers: int, seconds: float) -> list[float]:
@@ -96,49 +68,12 @@ def measure(side: Side, load: PeerLoad, client: str, partitions: int, consumers:
     processes = [producer]
     try:
         time.sleep(1)
-        shares = [side.share(seconds)]
+        shares = [share(side, seconds)]
         processes += [consumer(client, side.bootstrap, topic, partitions) for _ in range(consumers)]
         time.sleep(3 + consumers / 2)
-        return [*shares, side.share(seconds)]
+        return [*shares, share(side, seconds)]
     finally:
         for process in processes:
             process.kill()
             process.wait()
         load.ask("delete", side.bootstrap, topic)
-
-
-@click.command()
-@click.option("--tree", "trees", type=click.Path(path_type=Path, exists=True), multiple=True)
-@click.option("--partitions", type=int, multiple=True, default=(30, 1000))
-@click.option("--consumers", type=int, multiple=True, default=(1,))
-@click.option("--client", "clients", type=click.Choice(["librdkafka", "franz-go"]), multiple=True)
-@click.option("--seconds", type=float, default=5.0)
-@click.option("--rounds", type=int, default=1)
-def main(
-    trees: tuple[Path, ...],
-    partitions: tuple[int, ...],
-    consumers: tuple[int, ...],
-    clients: tuple[str, ...],
-    seconds: float,
-    rounds: int,
-) -> None:
-    load = PeerLoad(scratch_python())
-    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
-        sides = [Side(tree.resolve(), Path(scratch) / f"side-{n}") for n, tree in enumerate(trees or (ROOT,))]
-        for side in sides:
-            stack.enter_context(side.cluster)
-        for number in range(rounds):
-            for client in clients or ("librdkafka", "franz-go"):
-                for several in consumers:
-                    for many in partitions:
-                        for side in sides[number % len(sides) :] + sides[: number % len(sides)]:
-                            alone, share = measure(side, load, client, many, several, seconds)
-                            console.print(
-                                f"{side.name:8} {client:10} {several:3} x {many:5} partitions: {share:6.1f} % "
-                                f"(without consumers {alone:.1f} %)"
-                            )
-    load.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 
-from bench.kafka_peer import scratch_python
+from bench.peers import scratch_python
 from bench.rolling import PARTITIONS, SETTINGS, TOPIC, RollingLoad, is_clean
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster

@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from bench.kafka_peer import scratch_python
+from bench.peers import scratch_python
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

@@ -33,7 +33,7 @@ from rich.table import Table
 
 from bench.beside import helper
 from bench.failover import phases
-from bench.kafka_peer import scratch_python
+from bench.peers import scratch_python
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.extension.messages.topics import NewTopic

@@ -26,7 +26,7 @@ from typing import Any
 
 import click
 
-from bench.kafka_peer import scratch_python
+from bench.peers import scratch_python
 from bench.rolling import PARTITIONS, ROOT, SETTINGS, TOPIC, RollingLoad, checkout, is_clean
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.protocol import wire

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 import click
 
-from bench.kafka_peer import CACHE, scratch_python
+from bench.peers import CACHE, scratch_python
 from bench.soak.checks import steady
 from bench.soak.disks import LoopDisk, with_own_mounts
 from bench.soak.disks import available as disks_available
