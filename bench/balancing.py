@@ -1,9 +1,8 @@
 """Five nodes under acks=all load of confluent-kafka: one is added, one is decommissioned, one is killed for good. No move is requested.
 
-    python -m bench.balancing --python /path/to/venv/bin/python
+    python -m bench.balancing [--rate 1000] [--size 500] [--partitions 20]
 
-Prints what was lost, how even the cluster is at the end, and the latency of the producer in each phase. `--python` is an interpreter
-that has confluent-kafka.
+Prints what was lost, how even the cluster is at the end, and the latency of the producer in each phase. Needs pip (confluent-kafka).
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from pathlib import Path
 
 import click
 
+from bench.peers import ROOT, PeerLoad, scratch_python
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
-from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
+from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "load"
-ROOT = Path(__file__).parents[1]
 SETTINGS = {
     "zookeeper.session.timeout.ms": 6_000,
     "replica.lag.time.max.ms": 10_000,
@@ -80,35 +79,21 @@ def spread_percent(found: DescribeBalanceResponse) -> float:
     return round(100 * worst, 1)
 
 
-async def story(python: str, rate: float, size: int, partitions: int, directory: Path) -> dict[str, object]:
+async def story(rate: float, size: int, partitions: int, directory: Path) -> dict[str, object]:
     with ProcessCluster(directory, nodes=5, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic(TOPIC, partitions, 3, configs={"min.insync.replicas": "2"})])
             await wait_in_sync(cluster, TOPIC, 3)
-            command = [*DIE_WITH_PARENT, python, str(ROOT / "bench" / "balancing_load.py"), ",".join(cluster.bootstrap)]
-            load = await asyncio.to_thread(
-                subprocess.Popen,
-                [*command, TOPIC, str(rate), str(size)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            assert load.stdin is not None
-
-            def phase(name: str) -> None:
-                assert load.stdin is not None
-                load.stdin.write(name + "\n")
-                load.stdin.flush()
-
+            load = PeerLoad(scratch_python(), "balancing_load.py", ",".join(cluster.bootstrap), TOPIC, rate, size)
             await asyncio.sleep(REST_S)
-            phase("before")
+            load.send("before")
             await asyncio.sleep(2 * REST_S)
-            phase("a node joins")
+            load.send("a node joins")
             await asyncio.to_thread(cluster.add_node, 6)
             took, found = await until_even(client, {1, 2, 3, 4, 5, 6})
             click.echo(f"6 joined: even after {took:.1f} s: {table(found)}")
             await asyncio.sleep(REST_S)
-            phase("one is drained")
+            load.send("one is drained")
             environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"}
             drain = [sys.executable, "-m", "kafkalite_cli", "admin", "--bootstrap", ",".join(cluster.bootstrap)]
             began = time.monotonic()
@@ -120,25 +105,24 @@ async def story(python: str, rate: float, size: int, partitions: int, directory:
             await asyncio.to_thread(cluster.nodes[2].terminate)
             _, found = await until_even(client, {1, 3, 4, 5, 6})
             await asyncio.sleep(REST_S)
-            phase("one dies for good")
+            load.send("one dies for good")
             cluster.nodes[3].kill()
             took, found = await until_even(client, {1, 4, 5, 6})
             click.echo(f"3 killed: even after {took:.1f} s: {table(found)}")
             await asyncio.sleep(REST_S)
-            phase("end")
-            output, _ = await asyncio.to_thread(load.communicate)
-            return {**json.loads(output), "even": found.is_even, "spread_percent": spread_percent(found)}
+            counted = await asyncio.to_thread(load.ask, "end")
+            load.close()
+            return {**counted, "even": found.is_even, "spread_percent": spread_percent(found)}
 
 
 @click.command()
-@click.option("--python", default=sys.executable, help="An interpreter with confluent-kafka.")
 @click.option("--rate", default=1_000.0, show_default=True, help="Records a second.")
 @click.option("--size", default=500, show_default=True, help="Bytes of a record.")
 @click.option("--partitions", default=20, show_default=True)
-def main(python: str, rate: float, size: int, partitions: int) -> None:
+def main(rate: float, size: int, partitions: int) -> None:
     """Add one, decommission one, kill one, under load; then count."""
     with tempfile.TemporaryDirectory(prefix="kafkalite-balancing-") as directory:
-        result = asyncio.run(story(python, rate, size, partitions, Path(directory)))
+        result = asyncio.run(story(rate, size, partitions, Path(directory)))
     phases = result.pop("phases")
     assert isinstance(phases, dict)
     for name, each in phases.items():

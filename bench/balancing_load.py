@@ -1,6 +1,6 @@
 """The load of `bench.balancing`, with confluent-kafka: an idempotent producer with acks=all, then a reader of everything.
 
-Arguments: bootstrap servers, topic, records a second, bytes of a record. Each line on stdin ends a phase and begins the one that it names; "end" ends the
+Arguments: bootstrap servers, topic, records a second, bytes of a record. Each line on stdin (JSON, a list with a name) ends a phase and begins the one that it names; "end" ends the
 load. One JSON line: acknowledged, failed, lost, duplicates, and latencies in ms for each phase.
 """
 
@@ -23,10 +23,11 @@ failed: list[str] = []
 def control() -> None:
     global phase
     for line in sys.stdin:
-        if line.strip() == "end":
+        [name] = json.loads(line)
+        if name == "end":
             break
-        phases.setdefault(line.strip(), [])
-        phase = line.strip()
+        phases.setdefault(name, [])
+        phase = name
     ended.set()
 
 

@@ -45,6 +45,9 @@ class PeerLoad:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def scratch_python() -> Path:

@@ -10,6 +10,7 @@ node is started whose ZooKeeper does not answer. Exit code 1 if anything reached
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import selectors
@@ -25,7 +26,7 @@ from typing import Any
 import click
 
 from bench.peers import scratch_python
-from bench.rolling import PARTITIONS, SETTINGS, TOPIC, RollingLoad, is_clean
+from bench.rolling import PARTITIONS, SETTINGS, TOPIC, is_clean, rolling_load
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -113,13 +114,10 @@ def main(rate: float, target: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="kafkalite-replace-") as name:
         directory = Path(name)
         with ProcessCluster(directory, settings=SETTINGS) as cluster:
-            load = RollingLoad(str(scratch_python()), cluster.bootstrap, rate)
-            try:
+            with contextlib.closing(rolling_load(scratch_python(), cluster.bootstrap, rate)) as load:
                 asyncio.run(wait_in_sync(cluster, TOPIC, 3))
                 times: dict[str, Any] = {**replace(cluster), **restart(cluster)}
-                found = load.finish()
-            finally:
-                load.close()
+                found = load.ask("end")
             cluster.terminate()
         times |= first_words(directory)
     rounded = {key: round(value, 2) if isinstance(value, float) else value for key, value in times.items()}

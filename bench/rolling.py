@@ -23,11 +23,10 @@ from typing import Any
 
 import click
 
-from bench.peers import scratch_python
+from bench.peers import ROOT, PeerLoad, scratch_python
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
-ROOT = Path(__file__).parents[1]
 TOPIC, PARTITIONS = "rolling", 12
 SETTINGS = {"default.replication.factor": 3, "offsets.topic.num.partitions": 3, "group.initial.rebalance.delay.ms": 0}
 
@@ -44,42 +43,11 @@ def checkout(commit: str) -> Iterator[Path]:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
 
 
-class RollingLoad:
-    """The subprocess that produces, and counts in the end."""
-
-    def __init__(self, python: str, bootstrap: list[str], rate: float) -> None:
-        load = str(ROOT / "bench" / "rolling_load.py")
-        self._start([python, load, ",".join(bootstrap), TOPIC, str(PARTITIONS), str(rate)])
-
-    def _start(self, arguments: list[str]) -> None:
-        self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._line()
-
-    def _line(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the load has ended"
-        report: dict[str, Any] = json.loads(line)
-        return report
-
-    def finish(self) -> dict[str, Any]:
-        """Stop producing; what was found."""
-        return self._finish(b"\n")
-
-    def _finish(self, line: bytes) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line)
-        self._process.stdin.flush()
-        found = self._line()
-        self._process.wait()
-        return found
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+def rolling_load(python: Path, bootstrap: list[str], rate: float) -> PeerLoad:
+    """A process that produces until it is asked to `end`, and says then what became of the records."""
+    load = PeerLoad(python, "rolling_load.py", ",".join(bootstrap), TOPIC, PARTITIONS, rate)
+    load.answer()
+    return load
 
 
 def roll(cluster: ProcessCluster, rounds: int, old: Path | None) -> list[float]:
@@ -98,21 +66,18 @@ def roll(cluster: ProcessCluster, rounds: int, old: Path | None) -> list[float]:
     return stops
 
 
-def run(directory: Path, python: str, *, rounds: int, old: Path | None, rate: float) -> dict[str, Any]:
+def run(directory: Path, python: Path, *, rounds: int, old: Path | None, rate: float) -> dict[str, Any]:
     """The whole of it."""
     cluster = ProcessCluster(directory, settings=SETTINGS)
     if old is not None:
         cluster.trees = dict.fromkeys((1, 2, 3), old)
     with cluster:
-        load = RollingLoad(python, cluster.bootstrap, rate)
-        try:
+        with contextlib.closing(rolling_load(python, cluster.bootstrap, rate)) as load:
             asyncio.run(wait_in_sync(cluster, TOPIC, 3))
             began = time.monotonic()
             stops = roll(cluster, rounds, old)
             took = time.monotonic() - began
-            found = load.finish()
-        finally:
-            load.close()
+            found = load.ask("end")
         cluster.terminate()
     return {
         **found,
@@ -141,7 +106,7 @@ def main(rounds: int, old: str | None, rate: float, target: str | None) -> None:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalite-rolling-")))
         tree = stack.enter_context(checkout(old)) if old else None
-        found = run(directory, str(scratch_python()), rounds=rounds, old=tree, rate=rate)
+        found = run(directory, scratch_python(), rounds=rounds, old=tree, rate=rate)
     text = json.dumps({**found, "old": old})
     click.echo(text)
     if target:

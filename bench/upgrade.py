@@ -26,15 +26,14 @@ from typing import Any
 
 import click
 
-from bench.peers import scratch_python
-from bench.rolling import PARTITIONS, ROOT, SETTINGS, TOPIC, RollingLoad, checkout, is_clean
+from bench.peers import ROOT, PeerLoad, scratch_python
+from bench.rolling import PARTITIONS, SETTINGS, TOPIC, checkout, is_clean, rolling_load
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.protocol import wire
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 COPIES = "copies"
-_LOAD = ROOT / "bench" / "upgrade_load.py"
 
 
 def installed(tree: Path, into: Path) -> Path:
@@ -96,15 +95,11 @@ async def features(cluster: ProcessCluster) -> dict[str, int]:
     return {each.name: each.max_version_level for each in found.finalized_features}
 
 
-class GroupLoad(RollingLoad):
-    """The subprocess with transactions and groups."""
-
-    def __init__(self, python: str, bootstrap: list[str]) -> None:
-        self._start([python, str(_LOAD), ",".join(bootstrap), TOPIC, COPIES, str(PARTITIONS)])
-
-    def finish_at(self, count: int) -> dict[str, Any]:
-        """`count` records were written: what became of them."""
-        return self._finish(b"%d\n" % count)
+def group_load(python: Path, bootstrap: list[str]) -> PeerLoad:
+    """A process with transactions and groups. Asked to `end` with the number of records written, it says what became of them."""
+    load = PeerLoad(python, "upgrade_load.py", ",".join(bootstrap), TOPIC, COPIES, PARTITIONS)
+    load.answer()
+    return load
 
 
 def walk(cluster: ProcessCluster, old: Path, new: Path, seconds: float) -> dict[str, Any]:
@@ -129,19 +124,17 @@ def walk(cluster: ProcessCluster, old: Path, new: Path, seconds: float) -> dict[
     return stages
 
 
-def run(directory: Path, python: str, *, old: Path, new: Path, rate: float, seconds: float) -> dict[str, Any]:
+def run(directory: Path, python: Path, *, old: Path, new: Path, rate: float, seconds: float) -> dict[str, Any]:
     """The whole of it. `seconds`: how long load goes on after each stage."""
     cluster = ProcessCluster(directory, settings=SETTINGS)
     cluster.trees = dict.fromkeys((1, 2, 3), old)
     with cluster, contextlib.ExitStack() as stack:
-        load = RollingLoad(python, cluster.bootstrap, rate)
-        stack.callback(load.close)
-        groups = GroupLoad(python, cluster.bootstrap)
-        stack.callback(groups.close)
+        load = stack.enter_context(contextlib.closing(rolling_load(python, cluster.bootstrap, rate)))
+        groups = stack.enter_context(contextlib.closing(group_load(python, cluster.bootstrap)))
         time.sleep(seconds)
         stages = walk(cluster, old, new, seconds)
-        found = load.finish()
-        copied = groups.finish_at(found["sent"])
+        found = load.ask("end")
+        copied = groups.ask("end", found["sent"])
         cluster.terminate()
     return {**found, **copied, "stages": stages}
 
@@ -164,8 +157,7 @@ def main(old: str, rate: float, seconds: float, target: str | None, keep: str | 
         before = installed(stack.enter_context(checkout(old)), scratch / "old")
         after = installed(ROOT, scratch / "new")
         directory = Path(keep) if keep else scratch / "cluster"
-        python = str(scratch_python())
-        found = run(directory, python, old=before, new=after, rate=rate, seconds=seconds)
+        found = run(directory, scratch_python(), old=before, new=after, rate=rate, seconds=seconds)
     text = json.dumps({**found, "old": old})
     click.echo(text)
     if target:

@@ -148,7 +148,7 @@ def main(bootstrap: str, source: str, target: str, partitions: int) -> None:
     copier.start()
     watcher.start()
     print(json.dumps({"event": "load.started"}), flush=True)
-    count = int(sys.stdin.readline())
+    _, count = json.loads(sys.stdin.readline())
     until = time.monotonic() + _PATIENCE_S
     copies: Counter[int] = Counter()
     while time.monotonic() < until:

@@ -12,6 +12,6 @@ pytestmark = [pytest.mark.cluster]
 
 
 def test_a_round_of_restarts_reaches_no_application(python_clients: Path, tmp_path: Path) -> None:
-    found = run(tmp_path, str(python_clients), rounds=1, old=None, rate=300)
+    found = run(tmp_path, python_clients, rounds=1, old=None, rate=300)
     assert is_clean(found), found
     assert found["restarts"] == 3 and found["read"] == found["sent"] > 0
