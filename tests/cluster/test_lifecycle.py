@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import signal
 import socket
@@ -368,58 +367,3 @@ async def test_damage_that_no_start_looked_for_is_never_served(cluster: ProcessC
         (deleted,) = await client.delete_topics(["damage-unseen"])
         assert deleted.error == 0
     await settled(cluster)
-
-
-# --- the command line --------------------------------------------------------------------------------------------
-
-
-async def test_every_command_once(cluster: ProcessCluster) -> None:
-    def run(*arguments: str, stdin: bytes = b"") -> tuple[int, Any]:
-        outcome = kafkalite(*arguments, "--json", bootstrap=cluster.bootstrap, stdin=stdin)
-        lines = [json.loads(line) for line in outcome.out.splitlines()]
-        return outcome.code, lines[0] if len(lines) == 1 else lines
-
-    def check() -> None:
-        make = ("admin", "create-topic", "verbs", "--partitions", "2", "--replication-factor", "3")
-        code, told = run(*make)
-        assert (code, told["topic"], told["ready"]) == (0, "verbs", True)
-        assert run(*make)[0] == 2
-        assert run("admin", "create-topic", "wide", "--replication-factor", "9")[0] == 2
-        # What health misses when a node dies: a node without replicas may go.
-        assert run("admin", "create-topic", "kept", "--partitions", "1", "--replication-factor", "3")[0] == 0
-        code, told = run("produce", "verbs", "--key-separator", ":", stdin=b"a:1\nb:2\nc:3\n")
-        assert (code, told["acked"], told["failed"]) == (0, 3, 0)
-        assert run("produce", "no where", stdin=b"x\n")[0] == 2
-        code, told = run("consume", "verbs", "--from", "beginning", "--max", "3")
-        assert code == 0
-        assert sorted((each["key"], each["value"]) for each in told) == [("a", "1"), ("b", "2"), ("c", "3")]
-        assert run("consume", "nowhere", "--max", "1")[0] == 2
-        code, told = run("admin", "list-topics")
-        assert code == 0
-        listed = {each["topic"]: each for each in told["topics"]}
-        assert (listed["verbs"]["partitions"], listed["verbs"]["replication_factor"]) == (2, 3)
-        code, told = run("admin", "describe", "verbs")
-        assert (code, len(told["topics"][0]["partitions"])) == (0, 2)
-        code, told = run("admin", "describe", "verbs", "--internal")
-        assert (code, len(told["replicas"])) == (0, 6)
-        assert run("admin", "describe", "nowhere")[0] == 2
-        code, told = run("admin", "describe-cluster")
-        assert (code, sorted(each["broker_id"] for each in told["brokers"])) == (0, [1, 2, 3])
-        assert run("admin", "health") == (
-            0,
-            {"healthy": True, "brokers": [1, 2, 3], "problems": [], "broker_states": {}},
-        )
-        assert run("admin", "delete-topic", "--yes", "verbs") == (0, {"topic": "verbs", "deleted": True})
-        assert run("admin", "delete-topic", "--yes", "nowhere")[0] == 2
-        gone = kafkalite("admin", "list-topics", "--json", "--timeout", "1", bootstrap=["127.0.0.1:1"])
-        assert gone.code == 1
-        assert gone.err.count("\n") == 1
-
-    await asyncio.to_thread(check)
-    cluster.nodes[3].kill()
-    try:
-        async with asyncio.timeout(150):
-            while (await asyncio.to_thread(run, "admin", "health"))[0] != 1:
-                pass
-    finally:
-        await asyncio.to_thread(cluster.restart, 3)
