@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import Consumer
-from kafkalite.extension.messages.watching import HealthResponse
 from kafkalite.log.checkpoints import CLEAN_SHUTDOWN
-from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, Eye, Load, create_topic, eye, replicas_of, settled, wait_until
@@ -337,33 +334,3 @@ async def test_a_damaged_segment_is_cut_and_fetched_again(cluster: ProcessCluste
         while len({r.high_watermark for r in (await replicas_of(client, topic)).values()}) != 1:
             await asyncio.sleep(0.02)
     assert_equal_logs(cluster, topic)
-
-
-@pytest.mark.checklist(58)
-async def test_damage_that_no_start_looked_for_is_never_served(cluster: ProcessCluster) -> None:
-    """After a clean stop the log is taken as it is; a reader gets what stands before the damage, `health` the rest."""
-    await create_topic(cluster, "damage-unseen", assignment={0: (3,)})
-    async with Load(cluster, "damage-unseen") as load:
-        await load.more(400)
-    assert await asyncio.to_thread(cluster.nodes[3].terminate) == 0
-    path = log_path(cluster, 3, "damage-unseen")
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0x10
-    path.write_bytes(content)
-    await asyncio.to_thread(cluster.restart, 3)
-    await wait_in_sync(cluster, "damage-unseen", 1)
-    read: list[int] = []
-    async with AsyncClient.connect(cluster.bootstrap) as client, Consumer(client) as consumer:
-        consumer.assign({TopicPartition("damage-unseen", 0): "earliest"})
-        async with asyncio.timeout(150):
-            while True:
-                read += [int(record.value or b"-1") for record in await consumer.poll(max_records=1_000, timeout_s=0.2)]
-                told = (await client.health())[BrokerId(3)]
-                assert isinstance(told, HealthResponse)
-                if any((p.what, p.subject) == ("replica.last_copy_damaged", "damage-unseen-0") for p in told.problems):
-                    break
-        assert read == list(range(len(read)))
-        assert 0 < len(read) < load.sent
-        (deleted,) = await client.delete_topics(["damage-unseen"])
-        assert deleted.error == 0
-    await settled(cluster)

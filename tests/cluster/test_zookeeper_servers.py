@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from kafkalite.coordination.coordinator import Create, NotSentError, OutcomeUnkn
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory, free_port
 from kafkalite.coordination.retry import retrying
 from kafkalite.env.real import real_env
-from tests.cluster.zookeeper_session import TIMEOUT_MS, connected, states
+from tests.cluster.zookeeper_session import connected, states
 from tests.support.accepting import accepting
 from tests.support.waiting import until
 
@@ -66,18 +65,6 @@ async def test_a_killed_server_that_returns_keeps_session_data_and_ephemerals(ow
     stored = [int(each[0]) for each in found if each is not None]
     assert all(value >= acked_value for value, acked_value in zip(stored, at_kill, strict=True))
     assert (await zk.get("/e"))[1].ephemeral_owner == session
-    await zk.close()
-
-
-async def test_a_server_that_hangs_is_left_alone_until_it_answers(own_server: EmbeddedZooKeeper) -> None:
-    zk = await real_env().connect_coordinator(own_server.connect, TIMEOUT_MS)
-    seen = states(zk)
-    own_server.signal(signal.SIGSTOP)
-    assert await seen.get() is SessionState.SUSPENDED
-    assert zk.lease_left() > 0
-    own_server.signal(signal.SIGCONT)
-    await connected(seen)
-    await zk.sync("/")
     await zk.close()
 
 
