@@ -75,9 +75,8 @@ from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Storage
 from kafkalite.controller.zk_access import ControllerMovedError
 from kafkalite.coordination.coordinator import SessionExpiredError
-from kafkalite.coordination.topic_znodes import STATES_AT_ONCE
 from kafkalite.env.seams import Clock
-from kafkalite.env.turns import SLICE_S
+from kafkalite.env.turns import SLICE_S, with_pauses
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest, IsrChangedResponse
@@ -464,9 +463,7 @@ class ControllerEventLoop:
         written, conflicts = await self._storage.write_states(effect.writes, effect.chunk)
         self._stats.leader_elections += len(written)
         cause = _cause(effect.purpose)
-        for number, (partition, state) in enumerate(written.items(), 1):
-            if not number % STATES_AT_ONCE:
-                await asyncio.sleep(0)
+        async for partition, state in with_pauses(written.items()):
             detail = f"leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}; {cause}"
             self._history.record(str(partition), "controller.elected", detail)
         for partition in conflicts:

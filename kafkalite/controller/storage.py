@@ -34,6 +34,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.registration import GONE, registered_brokers
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env.turns import with_pauses
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, Replicas, TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -147,9 +148,7 @@ class Storage(DeletionStorage):
         states: dict[TopicPartition, LeaderAndIsr | None] = {}
         malformed: dict[TopicPartition, str] = {}
         modified = {partition: each[1].mzxid for partition, each in zip(made, found, strict=True) if each is not None}
-        for partition, path, each in zip(made, where, found, strict=True):
-            if not len(states) % topic_znodes.STATES_AT_ONCE:
-                await asyncio.sleep(0)
+        async for partition, path, each in with_pauses(zip(made, where, found, strict=True)):
             try:
                 states[partition] = (
                     None if each is None else topic_znodes.decode_partition_state(each[0], each[1].version, path)
@@ -235,9 +234,7 @@ class Storage(DeletionStorage):
         missing.update(_parents([partition for partition in new if partition.topic in self._bare]))
         self._bare.difference_update({partition.topic for partition in new})
         groups: list[tuple[TopicPartition, list[Op]]] = []
-        for partition, state in writes.items():
-            if not len(groups) % topic_znodes.STATES_AT_ONCE:
-                await asyncio.sleep(0)
+        async for partition, state in with_pauses(writes.items()):
             path, data = paths.partition_state(partition), topic_znodes.encode_partition_state(state)
             ops: list[Op] = []
             if state.partition_epoch == NOT_CREATED:

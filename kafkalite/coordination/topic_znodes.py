@@ -23,8 +23,7 @@ from kafkalite.model import (
     TopicId,
 )
 
-#: Partition states, and bytes of topics' znodes, that are read or written as JSON in one turn of the loop.
-STATES_AT_ONCE = 100
+#: Bytes of topics' znodes that are read or written as JSON in one turn of the loop.
 BYTES_AT_ONCE = 16 * 1024
 
 

@@ -19,8 +19,9 @@ from kafkalite.coordination.coordinator import (
     SetData,
 )
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.topic_znodes import STATES_AT_ONCE, decode_partition_state, encode_partition_state
+from kafkalite.coordination.topic_znodes import decode_partition_state, encode_partition_state
 from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env.turns import with_pauses
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.replica.decisions.isr import Proposal, ProposalOutcome, outcome_of, still_joining
@@ -191,9 +192,7 @@ class IsrWriter:
         found = await coordinator.get_many([paths.partition_state(task.topic_partition) for task in tasks])
         settled: list[Settled] = []
         again = 0
-        for position, (task, node) in enumerate(zip(tasks, found, strict=True), 1):
-            if not position % STATES_AT_ONCE:
-                await asyncio.sleep(0)
+        async for task, node in with_pauses(zip(tasks, found, strict=True)):
             current = None
             if node is not None:
                 path = paths.partition_state(task.topic_partition)

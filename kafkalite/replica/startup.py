@@ -5,15 +5,15 @@ So a node that starts takes its roles, and can name the leaders to clients, with
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.cluster_znodes import decode_cluster_id, decode_controller, decode_controller_epoch
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.registration import registered_brokers
-from kafkalite.coordination.topic_znodes import STATES_AT_ONCE, TopicZnode, decode_partition_state, decode_topic
+from kafkalite.coordination.topic_znodes import TopicZnode, decode_partition_state, decode_topic
 from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env.turns import with_pauses
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import Broker, PartitionState
@@ -149,11 +149,8 @@ async def state_epochs(
     """The leader epochs of the partitions that have a state znode. Raises the Coordinator's errors."""
     epochs: dict[TopicPartition, LeaderEpoch] = {}
     where = [paths.partition_state(key) for key in partitions]
-    for position, (key, path, node) in enumerate(
-        zip(partitions, where, await coordinator.get_many(where), strict=True), 1
-    ):
-        if not position % STATES_AT_ONCE:
-            await asyncio.sleep(0)
+    found = await coordinator.get_many(where)
+    async for key, path, node in with_pauses(zip(partitions, where, found, strict=True)):
         if node is None:
             continue
         try:
