@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalite.client.admin.groups import Groups, own_error
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.membership import REBALANCE_TIMEOUT_MS, Membership
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicPartition, numbers_by_topic
@@ -18,7 +19,6 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-REBALANCE_TIMEOUT_MS = 60_000
 _JOIN, _LEAVE = 0, -1
 _FIRST_INTERVAL_S = 1.0
 #: Of a request: well below a session, so that the next one can still be in time.
@@ -28,29 +28,15 @@ _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPO
 _STALE = frozenset({*_FORGOTTEN, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
 
 
-class ConsumerMembership:
-    """As `Membership`: `await join()`, read `partitions`, commit; join again when `is_stale` is set.
+class ConsumerMembership(Membership):
+    """As `Membership`. `is_stale`: the assignment has changed, or the group has removed this member (then `generation` is 0).
 
     `join` also says that what is not in `partitions` any more has been given up, so that another member may have it. A task
     sends heartbeats between `join` and `leave`.
     """
 
-    def __init__(
-        self,
-        client: AsyncClient,
-        groups: Groups,
-        group: str,
-        topics: Sequence[str],
-        *,
-        instance_id: str | None = None,
-        assignor: str | None = None,
-    ) -> None:
-        self._client = client
-        self._groups = groups
-        self._topics = sorted(set(topics))
-        self._instance_id = instance_id
-        self._assignor = assignor
-        self._beating: asyncio.Task[None] | None = None
+    def __init__(self, client: AsyncClient, groups: Groups, group: str, topics: Sequence[str]) -> None:
+        super().__init__(client, groups, group, sorted(set(topics)))
         self._interval_s = _FIRST_INTERVAL_S
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
@@ -58,15 +44,11 @@ class ConsumerMembership:
         self._assigned: tuple[TopicPartition, ...] = ()
         #: The last assignment as it came, while `_assigned` lacks a part of it (a topic whose name is not known yet).
         self._given: Sequence[Any] | None = None
-        self.group = group
         self.member_id = from_wire(client.random.getrandbits(128).to_bytes(16))
         #: The member epoch; 0: no member.
         self.generation = 0
-        self.partitions: tuple[TopicPartition, ...] = ()
         #: When the last heartbeat was sent that was answered (the client's `now`): the session ends no earlier than from then on.
         self.heard_at_s = 0.0
-        #: The assignment has changed, or the group has removed this member (then `generation` is 0).
-        self.is_stale = asyncio.Event()
 
     async def join(self) -> None:
         """Become a member, or take the assignment of the last heartbeat. Raises ApiError, RpcError."""
@@ -101,10 +83,8 @@ class ConsumerMembership:
             self.group,
             self.member_id,
             epoch,
-            self._instance_id,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-            subscribed_topic_names=self._topics,
-            server_assignor=self._assignor,
+            subscribed_topic_names=list(self._topics),
             topic_partitions=owned,
         )
         sent_s = self._client.now()
@@ -152,16 +132,11 @@ class ConsumerMembership:
                     continue
                 return False
 
-    async def committed(self) -> dict[TopicPartition, int]:
-        """What the group has committed."""
-        _, described = await self._groups.describe(self.group)
-        return {TopicPartition(each.topic, each.partition): each.offset for each in described.offsets}
-
     async def leave(self) -> None:
         """Go; the others need not wait for the session to end. No error if the coordinator cannot be reached."""
         self._stop_beating()
         if self.generation:
-            request = wire.ConsumerGroupHeartbeatRequest(self.group, self.member_id, _LEAVE, self._instance_id)
+            request = wire.ConsumerGroupHeartbeatRequest(self.group, self.member_id, _LEAVE)
             try:
                 await self._groups.ask(self.group, request, own_error, timeout_s=3)
             except (ApiError, RpcError) as error:
@@ -174,11 +149,6 @@ class ConsumerMembership:
         self._stop_beating()
         self._forget()
         self.partitions = ()
-
-    def _stop_beating(self) -> None:
-        if self._beating is not None:
-            self._beating.cancel()
-            self._beating = None
 
     async def _beat(self) -> None:
         while True:

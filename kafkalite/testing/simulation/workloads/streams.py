@@ -12,11 +12,12 @@ from typing import Any
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.membership import REBALANCE_TIMEOUT_MS
 from kafkalite.errors import ApiError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.rpc.answers import RpcError
-from kafkalite.testing.consumer_membership import REBALANCE_TIMEOUT_MS, ConsumerMembership
+from kafkalite.testing.consumer_membership import ConsumerMembership
 from kafkalite.testing.simulation.checkers.cluster import Violation
 from kafkalite.testing.simulation.workloads.groups import SESSION_MS
 
