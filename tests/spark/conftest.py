@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,40 +80,51 @@ def spark(one_session: OneSession) -> Any:
     return one_session.get()
 
 
-def _start(scratch: Path) -> Any:
-    from pyspark import __version__
+def start_session(
+    scratch: Path, *, jars: Iterable[Path] = (), master: str = "local[2]", settings: Mapping[str, str] | None = None
+) -> Any:
+    """A small session. Jars are those of Spark's own connector, or of Kafka's client."""
     from pyspark.sql import SparkSession
 
     from pyspark_kafkalite.java import java_home
 
-    streaming = "org.apache.spark.sql.execution.streaming" + ("" if __version__.startswith("4.0") else ".checkpointing")
-    # workers are processes of their own: they find the source, and the packages under test, as an installation would
-    paths = [str(_ROOT), str(_ROOT / "spark"), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["JAVA_HOME"] = java_home()
     session = (
-        SparkSession.builder.master("local[2,2]")
-        .appName("kafkalite-tests")
+        SparkSession.builder.master(master)
+        .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.default.parallelism", "2")
-        .config("spark.driver.memory", "1g")
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
-        .config(map=PATIENCE)
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.sql.streaming.checkpointFileManagerClass", f"{streaming}.FileSystemBasedCheckpointFileManager")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")
+        .config(map=PATIENCE | dict(settings or {}))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def _start(scratch: Path) -> Any:
+    from pyspark import __version__
+
+    streaming = "org.apache.spark.sql.execution.streaming" + ("" if __version__.startswith("4.0") else ".checkpointing")
+    # workers are processes of their own: they find the source, and the packages under test, as an installation would
+    paths = [str(_ROOT), str(_ROOT / "spark"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    settings = {
+        "spark.app.name": "kafkalite-tests",
+        "spark.default.parallelism": "2",
+        "spark.driver.memory": "1g",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.streaming.checkpointFileManagerClass": f"{streaming}.FileSystemBasedCheckpointFileManager",
+    }
+    return start_session(scratch, master="local[2,2]", settings=settings)
 
 
 @pytest.fixture

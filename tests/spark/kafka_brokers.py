@@ -7,7 +7,6 @@ Topics are created, and transactions written, by Kafka's Java client in Spark's 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, NEWEST_VERSION, KafkaCluster, server_class_path
-from tests.spark.conftest import PATIENCE
+from tests.spark.conftest import start_session
 
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
 KAFKA_VERSIONS = os.environ.get("KAFKA_VERSIONS", f"{KAFKA_VERSION} {NEWEST_VERSION}").split()
@@ -27,32 +26,9 @@ ROWS = 400
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-
-    from pyspark_kafkalite.java import java_home
-
     server_class_path(CACHE, NEWEST_VERSION)
     client = CACHE / f"kafka-server-{NEWEST_VERSION}" / "jars" / f"kafka-clients-{NEWEST_VERSION}.jar"
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["JAVA_HOME"] = java_home()
-    scratch = str(tmp_path_factory.mktemp("spark"))
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", str(client))
-        .config(map=PATIENCE)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.local.dir", scratch)
-        .config("spark.sql.warehouse.dir", scratch)
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
+    session = start_session(tmp_path_factory.mktemp("spark"), jars=(client,))
     yield session
     session.stop()
 

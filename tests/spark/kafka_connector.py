@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, NEWEST_VERSION, KafkaCluster, server_class_path
 from kafkalite.testing.spark_kafka import connector_jars
-from tests.spark.conftest import PATIENCE
+from tests.spark.conftest import start_session
 
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
 BROKERS = os.environ.get("BROKERS", f"kafkalite {KAFKA_VERSION} {NEWEST_VERSION}").split()
@@ -32,30 +31,7 @@ T0 = int(time.time()) * 1000 - 3_600_000
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-
-    from pyspark_kafkalite.java import java_home
-
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["JAVA_HOME"] = java_home()
-    scratch = str(tmp_path_factory.mktemp("spark"))
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, connector_jars(CACHE))))
-        .config(map=PATIENCE)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.local.dir", scratch)
-        .config("spark.sql.warehouse.dir", scratch)
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
+    session = start_session(tmp_path_factory.mktemp("spark"), jars=connector_jars(CACHE))
     yield session
     session.stop()
 

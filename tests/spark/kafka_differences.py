@@ -25,7 +25,7 @@ from kafkalite.model import TopicPartition as Tp
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import read_records
 from kafkalite.testing.spark_kafka import CONNECTORS, connector_jars
-from tests.spark.conftest import PATIENCE
+from tests.spark.conftest import start_session
 
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
 T0 = int(time.time()) * 1000 - 3_600_000
@@ -435,33 +435,14 @@ def _made(side: Side) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def sides(kafkalite_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
-    from pyspark.sql import SparkSession
-
     from pyspark_kafkalite.driver import like_kafka
-    from pyspark_kafkalite.java import java_home
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["JAVA_HOME"] = java_home()
     scratch = tmp_path_factory.mktemp("spark")
-    jars = connector_jars(CACHE, CONNECTORS[pyspark.__version__.rpartition(".")[0]])
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, jars)))
-        .config(map=PATIENCE)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.local.dir", str(scratch))
-        .config("spark.sql.warehouse.dir", str(scratch))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")
-        .getOrCreate()
+    session = start_session(
+        scratch,
+        jars=connector_jars(CACHE, CONNECTORS[pyspark.__version__.rpartition(".")[0]]),
+        settings={"spark.python.unix.domain.socket.enabled": "true"},
     )
-    session.sparkContext.setLogLevel("OFF")
     like_kafka()  # as an installed wheel does at Python's start
     bootstrap = ",".join(kafkalite_cluster.bootstrap)
     with BlockingClient(bootstrap) as client:
