@@ -1,4 +1,4 @@
-"""What `kafkalite serve` refuses: with exit code 2 and one line that says why, and nobody else notices."""
+"""What `kafkalite serve` refuses: with exit code 2 and one line that says why, and nobody else notices. Settings: tests/unit/cli/test_wrong_settings.py."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
         yield made
 
 
-def serve(
-    zookeeper: str, log_dir: Path, *more: str, broker_id: int = 1, environ: dict[str, str] | None = None
-) -> Outcome:
+def serve(zookeeper: str, log_dir: Path, *more: str, broker_id: int = 1) -> Outcome:
     """Run a node that is expected to refuse."""
     arguments = ["serve", "--id", str(broker_id), "--zookeeper", zookeeper, "--log-dir", str(log_dir)]
     arguments += ["--rpc", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--set", "http.port=-1"]
-    return kafkalite(*arguments, *more, environ=environ)
+    return kafkalite(*arguments, *more)
 
 
 def complaint(outcome: Outcome, *, code: int = 2) -> str:
@@ -139,76 +137,6 @@ def test_the_directory_of_another_cluster_is_refused(cluster: ProcessCluster, tm
     assert sorted(path.relative_to(copy) for path in copy.rglob("*")) == before
 
 
-@pytest.mark.checklist("F13")
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ("log.segmnt.bytes=1", "log.segmnt.bytes: no such configuration"),
-        (f"retention.ms={2**63}", f"retention.ms: {2**63} is not within -1..{2**63 - 1}"),
-        ("num.partitions=many", "num.partitions: 'many' is not an integer"),
-        ("auto.create.topics.enable=perhaps", "auto.create.topics.enable: 'perhaps' is not true or false"),
-        ("min.insync.replicas=0", "min.insync.replicas: 0 is not within 1.."),
-        ("cleanup.policy=shred", "cleanup.policy: 'shred' is not one of"),
-        ("zookeeper.session.timeout.ms=30000", "zookeeper.session.timeout.ms (30000) must be below replica.lag.time"),
-        ("replica.lag.time.max.ms=18000", "zookeeper.session.timeout.ms (18000) must be below replica.lag.time.max.ms"),
-        ("rpc.port=70000", "rpc.port: 70000 is not within 0..65535"),
-        ("no-equals-sign", "--set: 'no-equals-sign' is not key=value"),
-    ],
-)
-def test_a_wrong_setting_is_refused_by_its_name(setting: str, says: str, tmp_path: Path) -> None:
-    outcome = serve("127.0.0.1:1", tmp_path / "log", "--set", setting)
-    assert says in complaint(outcome)
-    assert outcome.err.count("\n") == 1
-    assert not (tmp_path / "log").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[log]\nsegmnt.bytes = 1\n", "log.segmnt.bytes: no such configuration"),
-        ("num.partitions = 1.5\n", "num.partitions: 1.5 is not an integer"),
-        ('log.dirs = ["/a", 7]\n', "log.dirs"),
-        ('log.dirs = [""]\n', "log.dirs: [''] is not a list of names"),
-        ("num.partitions = \n", "configuration file: "),
-        ("\udcff", "configuration file: "),
-    ],
-)
-def test_a_wrong_configuration_file_is_refused(text: str, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "kafkalite.toml"
-    path.write_bytes(text.encode(errors="surrogateescape"))
-    arguments = ["serve", "--id", "1", "--zookeeper", "127.0.0.1:1", "--config", str(path)]
-    outcome = kafkalite(*arguments)
-    assert says in complaint(outcome)
-    assert outcome.err.count("\n") == 1
-
-
-def test_a_wrong_variable_is_refused_and_a_flag_wins_over_it(tmp_path: Path) -> None:
-    wrong = {"KAFKALITE_NUM_PARTITIONS": "0"}
-    line = complaint(serve("127.0.0.1:1", tmp_path / "log", environ=wrong))
-    assert "num.partitions: 0 is not within 1.." in line
-    line = complaint(serve("127.0.0.1:1", tmp_path / "log", "--set", "num.partitions=-3", environ=wrong))
-    assert "num.partitions: -3 is not within 1.." in line
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--id", "-1"), "--id"),
-        (("--id", "one"), "--id"),
-        ((), "--id"),
-        (("--id", "1", "--rpc", "nohost"), "--rpc"),
-        (("--id", "1", "--rpc", "127.0.0.1:99999"), "--rpc"),
-        (("--id", "1", "--zookeeper", "host:port:port"), "zookeeper.connect"),
-        (("--id", "1", "--zookeeper", ""), "zookeeper.connect"),
-        (("--id", "1", "--config", "/does/not/exist"), "--config"),
-    ],
-)
-def test_a_wrong_flag_is_refused_by_its_name(arguments: tuple[str, ...], says: str) -> None:
-    outcome = kafkalite("serve", *arguments)
-    assert says in complaint(outcome)
-    assert outcome.err.count("\n") == 1
-
-
 def test_an_address_in_use_ends_the_node_with_one_line(cluster: ProcessCluster, tmp_path: Path) -> None:
     taken = cluster.nodes[1].ready["rpc"]
     outcome = serve(
@@ -219,26 +147,3 @@ def test_an_address_in_use_ends_the_node_with_one_line(cluster: ProcessCluster, 
     assert taken.rpartition(":")[2] in line
     with eye(cluster.zookeeper_connect) as zk:
         assert zk.stat("/brokers/ids/7") is None
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        (
-            (
-                "listener.security.protocol=SSL",
-                "ssl.keystore.location=x",
-                "ssl.client.auth=required",
-                "rpc.security.protocol=PLAINTEXT",
-            ),
-            "rpc.security.protocol is PLAINTEXT at 10.9.9.1",
-        ),
-        (("authorizer.enabled=true",), "nodes do not authenticate on listener PLAINTEXT"),
-        (("security.open.acknowledged=KAFKA",), "there is no listener KAFKA"),
-    ],
-)
-def test_a_half_secured_node_does_not_start(settings: tuple[str, ...], says: str) -> None:
-    flags = [part for setting in ("host=10.9.9.1", *settings) for part in ("--set", setting)]
-    outcome = kafkalite("serve", "--id", "1", "--zookeeper", "127.0.0.1:1", *flags)
-    assert says in complaint(outcome)
-    assert outcome.err.count("\n") == 1

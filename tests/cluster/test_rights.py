@@ -39,10 +39,9 @@ def test_rules_and_quotas_outlive_every_process(tmp_path: Path) -> None:
         wait_until(listed, "the rules after a restart")
 
 
-@pytest.mark.parametrize("setting", ["super.users=ann", "max.connections.per.ip.overrides=10.0.0.1"])
-def test_a_node_with_a_setting_that_means_nothing_does_not_start(setting: str, tmp_path: Path) -> None:
+def test_a_node_with_a_setting_that_means_nothing_does_not_start(tmp_path: Path) -> None:
     where = ("--zookeeper", "127.0.0.1:1", "--log-dir", str(tmp_path))
-    done = kafkalite("serve", "--id", "1", *where, "--set", setting)
+    done = kafkalite("serve", "--id", "1", *where, "--set", "max.connections.per.ip.overrides=10.0.0.1")
     assert done.code == 2, done
-    assert setting.partition("=")[0] in done.err
+    assert "max.connections.per.ip.overrides" in done.err
     assert "Traceback" not in done.err
