@@ -187,27 +187,3 @@ def test_log_lines_carry_virtual_time_and_process_and_leave_structlog_alone() ->
     assert float(line.split()[0]) < 1
     assert toy.world.log.count("toy.connected") == 1
     assert structlog.get_config() == before
-
-
-def adventure(seed: int) -> str:
-    toy = Toy(seed)
-    source = toy.world.random("test")
-
-    async def main() -> None:
-        toy.start()
-        for _ in range(20):
-            await asyncio.sleep(source.random() * 2)
-            what = source.choice([toy.world.crash, toy.world.lose_power, toy.world.pause, toy.world.resume])
-            what("server")
-            with contextlib.suppress(OSError):
-                await toy.ask(b"x", 0.5)
-            toy.world.power_on("server")
-            if not toy.world.host("server").running:
-                toy.start()
-
-    toy.run(main)
-    return toy.world.loop.trace_hash
-
-
-def test_same_seed_same_world() -> None:
-    assert adventure(11) == adventure(11) != adventure(12)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import random
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -226,57 +223,3 @@ def test_cancelled_deadlines_are_cleared_away(loop: SimLoop) -> None:
 
     loop.run_until_complete(main())
     assert len(loop._timers) < 3_000
-
-
-def workload(seed: int) -> str:
-    """A bit of everything that could be ordered by an address."""
-    loop = SimLoop()  # type: ignore[abstract]
-    source = random.Random(seed)
-
-    async def worker(number: int, queue: asyncio.Queue[int]) -> None:
-        while True:
-            await asyncio.sleep(source.random())
-            loop.trace(f"{number} {await queue.get()}")
-
-    async def main() -> None:
-        queue: asyncio.Queue[int] = asyncio.Queue()
-        try:
-            async with asyncio.timeout(50), asyncio.TaskGroup() as group:
-                for number in range(20):
-                    group.create_task(worker(number, queue))
-                while True:
-                    await asyncio.sleep(source.random() / 10)
-                    queue.put_nowait(source.randrange(100))
-        except TimeoutError:
-            pass
-
-    loop.run_until_complete(main())
-    loop.close()
-    return loop.trace_hash
-
-
-def test_same_seed_same_trace_within_a_process() -> None:
-    first = workload(1)
-    litter = [object() for _ in range(1_000)]
-    assert workload(1) == first
-    assert workload(2) != first
-    assert litter
-
-
-def test_same_seed_same_trace_in_another_process() -> None:
-    code = (
-        "import importlib.util, sys;"
-        f"spec = importlib.util.spec_from_file_location('w', {__file__!r});"
-        "m = importlib.util.module_from_spec(spec); spec.loader.exec_module(m); print(m.workload(7))"
-    )
-    hashes = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for seed in ("0", "12345")
-    }
-    assert hashes == {workload(7)}

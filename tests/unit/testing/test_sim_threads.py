@@ -35,7 +35,7 @@ def writing(disk: SimDisk, name: str, times: int = 20) -> Callable[[], None]:
     return work
 
 
-def contents(seed: int) -> tuple[bytes, str]:
+def contents(seed: int) -> bytes:
     """What two threads and the loop write at once."""
     loop, disk = make(seed, restless=False)
 
@@ -51,23 +51,17 @@ def contents(seed: int) -> tuple[bytes, str]:
         await two
 
     loop.run_until_complete(main())
-    found = disk.peek("/a/f"), loop.trace_hash
+    found = disk.peek("/a/f")
     loop.close()
     return found
 
 
 @pytest.mark.no_cover
 def test_two_threads_and_the_loop_meet_in_every_order() -> None:
-    seen = {contents(seed)[0] for seed in range(1, 25)}
+    seen = {contents(seed) for seed in range(1, 25)}
     for text in ("12", "21", "1L1", "2L2", "1L2", "2L1", "11111"):
         assert any(text.encode() in content for content in seen), text
     assert all(content.count(b"1") == content.count(b"2") == 20 for content in seen)
-
-
-@pytest.mark.no_cover
-def test_the_same_seed_is_the_same_run() -> None:
-    assert [contents(seed) for seed in (1, 2, 3)] == [contents(seed) for seed in (1, 2, 3)]
-    assert contents(1) != contents(2)
 
 
 def test_a_waiter_that_gives_up_does_not_end_what_has_begun() -> None:
