@@ -75,11 +75,11 @@ class RawFetch(NamedTuple):
 class BlockingClient:
     """Follows leaders and retries until its deadlines; see AsyncClient for the sibling on asyncio."""
 
-    def __init__(self, config: BlockingClientConfig | str, *, rng: random.Random | None = None) -> None:
+    def __init__(self, config: BlockingClientConfig | str) -> None:
         self.config = BlockingClientConfig(config) if isinstance(config, str) else config
         self.view = ClusterView()
         self._dialling = self.config.security.open() if self.config.security is not None else None
-        self._random = rng or random.Random()
+        self._random = random.Random()
         self._rotation = BootstrapRotation(parse_bootstrap(self.config.bootstrap), self.view, self._random)
         self._connections: dict[Endpoint, BlockingConnection] = {}
         self._unreachable: set[Endpoint] = set()

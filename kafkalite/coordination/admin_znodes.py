@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kafkalite.coordination import paths
 from kafkalite.coordination.znode_json import (
     INT32_MAX,
     INT64_MAX,
@@ -78,16 +79,16 @@ def decode_request_limits(data: bytes) -> RequestLimits:
     return replicas, partitions, movements
 
 
-def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -> dict[TopicPartition, Replicas]:
+def decode_reassignment(data: bytes) -> dict[TopicPartition, Replicas]:
     """Partition -> target replicas, in the order given; () calls a reassignment off (null or an empty list).
 
     Raises ZnodeError, also if a partition is there twice.
     """
-    reader = read(data, path)
+    reader = read(data, paths.REASSIGN_PARTITIONS)
     reader.version()
     targets: dict[TopicPartition, Replicas] = {}
     for index, item in enumerate(reader.items("partitions")):
-        entry = JsonReader(path, item, f"partitions[{index}].")
+        entry = JsonReader(paths.REASSIGN_PARTITIONS, item, f"partitions[{index}].")
         partition = entry.topic_partition()
         if partition in targets:
             raise entry.fail("partition", f"{partition} occurs twice")
@@ -98,7 +99,7 @@ def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -
 
 def decode_throttles(data: bytes) -> dict[TopicPartition, int]:
     """Bytes/s by partition, of a request that `decode_reassignment` accepts; 0 or absent: none. Never raises for those."""
-    reader = read(data, "/admin/reassign_partitions")
+    reader = read(data, paths.REASSIGN_PARTITIONS)
     throttles: dict[TopicPartition, int] = {}
     for item in reader.items("partitions"):
         entry = JsonReader(reader.path, item)
@@ -117,12 +118,12 @@ def encode_preferred_election(partitions: Iterable[TopicPartition], *, unclean: 
     return write(value)
 
 
-def decode_preferred_election(data: bytes, path: str = "/admin/preferred_replica_election") -> Election:
+def decode_preferred_election(data: bytes) -> Election:
     """The partitions, each once, in the order given. Raises ZnodeError."""
-    reader = read(data, path)
+    reader = read(data, paths.PREFERRED_REPLICA_ELECTION)
     reader.version()
     partitions = [
-        JsonReader(path, item, f"partitions[{index}].").topic_partition()
+        JsonReader(paths.PREFERRED_REPLICA_ELECTION, item, f"partitions[{index}].").topic_partition()
         for index, item in enumerate(reader.items("partitions"))
     ]
     unclean = reader.fields.get("unclean", False)
@@ -136,12 +137,12 @@ def encode_delete_topics(topics: Iterable[str]) -> bytes:
     return write({"version": 1, "topics": list(topics)})
 
 
-def decode_delete_topics(data: bytes, path: str = "/admin/delete_topics") -> tuple[str, ...]:
+def decode_delete_topics(data: bytes) -> tuple[str, ...]:
     """The topics, each once, in the order given; none if it is empty, as Kafka's tools make it (their requests are znodes below
     it). Raises ZnodeError."""
     if not data:
         return ()
-    reader = read(data, path)
+    reader = read(data, paths.DELETE_TOPICS)
     reader.version()
     topics: list[str] = []
     for name in reader.items("topics"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalite.coordination import paths
 from kafkalite.coordination.znode_json import INT32_MAX, INT64_MAX, ZnodeError, read, timestamp, write
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ControllerEpoch
@@ -29,9 +30,9 @@ def encode_cluster_id(cluster_id: str) -> bytes:
     return write({"version": "1", "id": cluster_id})
 
 
-def decode_cluster_id(data: bytes, path: str = "/cluster/id") -> str:
+def decode_cluster_id(data: bytes) -> str:
     """The cluster's id. Raises ZnodeError."""
-    reader = read(data, path)
+    reader = read(data, paths.CLUSTER_ID)
     cluster_id = reader.text("id")
     if not cluster_id:
         raise reader.fail("id", "empty")
@@ -43,9 +44,9 @@ def encode_controller(broker_id: BrokerId, timestamp_ms: int) -> bytes:
     return write({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
 
 
-def decode_controller(data: bytes, path: str = "/controller") -> ControllerZnode:
+def decode_controller(data: bytes) -> ControllerZnode:
     """The broker that is the controller. Raises ZnodeError."""
-    reader = read(data, path)
+    reader = read(data, paths.CONTROLLER)
     reader.version()
     written_ms = timestamp(reader)
     return ControllerZnode(BrokerId(reader.integer("brokerid", 0, INT32_MAX)), written_ms)
@@ -56,10 +57,10 @@ def encode_controller_epoch(epoch: ControllerEpoch) -> bytes:
     return str(epoch).encode()
 
 
-def decode_controller_epoch(data: bytes, path: str = "/controller_epoch") -> ControllerEpoch:
+def decode_controller_epoch(data: bytes) -> ControllerEpoch:
     """The controller epoch. Raises ZnodeError."""
     if not data.isdigit() or len(data) > 10 or int(data) > INT32_MAX:
-        raise ZnodeError(path, "not an integer")
+        raise ZnodeError(paths.CONTROLLER_EPOCH, "not an integer")
     return ControllerEpoch(int(data))
 
 
@@ -70,9 +71,9 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
     )
 
 
-def decode_producer_id_block(data: bytes, path: str = "/latest_producer_id_block") -> ProducerIdBlock:
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     """The newest block. Raises ZnodeError."""
-    reader = read(data, path)
+    reader = read(data, paths.LATEST_PRODUCER_ID_BLOCK)
     reader.version()
     ends: list[int] = []
     for name in ("block_start", "block_end"):

@@ -110,9 +110,7 @@ class ScannedRecord(NamedTuple):
     has_value: bool
 
 
-def scan(
-    buffer: Buffer, position: int, header: BatchHeader, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
-) -> Iterator[ScannedRecord]:
+def scan(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[ScannedRecord]:
     """The records of the batch at `position` without their values: in little memory, whatever they decompress to.
 
     Only a key of up to HELD_KEY_BYTES is ever held as a whole. What follows the key is checked where it is part of the same piece.
@@ -121,7 +119,7 @@ def scan(
         ApiError: CORRUPT_MESSAGE when the records are not what the header says.
     """
     payload = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
-    source = PieceWindow(pieces(header.compression, payload, limit_bytes=limit_bytes))
+    source = PieceWindow(pieces(header.compression, payload))
     append_time = header.max_timestamp if header.is_log_append_time else None
     for _ in range(header.record_count):
         source.need(_HEAD_BYTES)

@@ -114,9 +114,9 @@ class RpcConnection(PipelinedConnection):
         self._waiting[correlation_id] = (type(message), future)
         return future
 
-    def oneway(self, message: Message, body: Sequence[Buffer] = ()) -> None:
+    def oneway(self, message: Message) -> None:
         """Send a request that has no answer (acks=0). Raises RpcNotSent."""
-        self._write(message, body)
+        self._write(message, ())
 
     async def call(self, message: Message, body: Sequence[Buffer] = (), *, timeout_s: float) -> Answer:
         """Send, and wait for the answer.
