@@ -1,4 +1,4 @@
-"""Load through librdkafka itself: run by bench.kafka_peer with an interpreter that has confluent-kafka.
+"""Load through librdkafka itself: run by bench.peers.PeerLoad with an interpreter that has confluent-kafka.
 
 Records are handed over and taken back in batches through librdkafka's C interface (the library inside
 confluent-kafka's wheel), because the Python client, not the broker, would be the limit otherwise. One command per line
