@@ -71,7 +71,7 @@ class GroupHistory:
     #: Offsets whose commit was repeated: the first request may still be on its way, and sets back what was committed since (as in Kafka,
     #: whose commits have no sequence).
     late: dict[TopicPartition, set[int]] = field(default_factory=dict)
-    #: A coordinator that has been replaced, and was without its lease, answers heartbeats for so long (ADR 15).
+    #: A coordinator that has been replaced, and was without its lease, answers heartbeats for this number of seconds (ADR 15).
     replaced_s: float = 0.0
     #: When a coordinator was loaded last: it gives each member a session from then on.
     loaded_s: float = -math.inf
