@@ -180,7 +180,7 @@ class LogDirAdmin:
 
 def _described(move: LogDirMove) -> DiskMove:
     topic, number = move.topic_partition
-    size = 0 if move.is_over else move.source.size_bytes
+    size = move.ended_bytes if move.is_over else move.source.size_bytes
     copied = 0 if move.future is None else move.copied_bytes
     return DiskMove(
         topic,

@@ -78,6 +78,8 @@ class LogDirMove:
     state: str = "waiting"
     reason: str = ""
     copied_bytes: int = 0
+    #: Of the replica when the move ended; 0 before.
+    ended_bytes: int = 0
     task: asyncio.Task[None] | None = None
 
     @property
@@ -254,7 +256,7 @@ class DiskMoves:
 
     def _end(self, move: LogDirMove, state: str, reason: str = "") -> None:
         del self._moves[move.topic_partition]
-        move.state, move.reason = state, reason
+        move.state, move.reason, move.ended_bytes = state, reason, move.source.size_bytes
         self._over.append(move)
         del self._over[:-_REMEMBERED]
         if state == "failed":

@@ -157,6 +157,7 @@ async def test_another_order_replaces_the_first_and_one_for_home_ends_it() -> No
     await until(lambda: first.copied_bytes)
     assert manager.moves.start(T0, "/d1") is None
     assert first.state == "failed" and T0 not in manager.moves
+    assert 0 < first.copied_bytes < first.ended_bytes == host.log.size_bytes, "it was shown as copied in full"
     await until(lambda: not any(name.endswith("-future") for name in host.names("/d2")))
     await manager.removals.run_due()
     assert host.names("/d2") == [] and host.log.directory == "/d1"
