@@ -175,7 +175,9 @@ def _check_names(wanted: Sequence[str], broker_id: BrokerId | None) -> None:
     if fixed:
         names = ", ".join(fixed)
         if all(map(_is_known, fixed)):
-            text = f"Cannot update these configs dynamically: [{names}]; they need a restart"
+            facts = [f"{name} is no setting here ({TRUE_VALUES[name][2]})" for name in fixed if name in TRUE_VALUES]
+            why = "; ".join(facts) if facts and fixed != ["node.id"] else "they need a restart"
+            text = f"Cannot update these configs dynamically: [{names}]; {why}"
         else:
             text = f"{names}: no such broker configuration"
         raise api_error(ErrorCode.INVALID_REQUEST, text)
