@@ -87,8 +87,8 @@ async def renew_token(client: AsyncClient, hmac: bytes, period_ms: int = -1) -> 
     return int(answer.expiry_timestamp_ms)
 
 
-async def expire_token(client: AsyncClient, hmac: bytes) -> int:
-    """End a token now; returns its end."""
-    answer = await client.call_controller(wire.ExpireDelegationTokenRequest(hmac, -1))
+async def expire_token(client: AsyncClient, hmac: bytes, period_ms: int = -1) -> int:
+    """End a token after this time (-1: now); returns its end."""
+    answer = await client.call_controller(wire.ExpireDelegationTokenRequest(hmac, period_ms))
     refuse(answer.error_code)
     return int(answer.expiry_timestamp_ms)
