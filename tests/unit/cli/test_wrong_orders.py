@@ -117,3 +117,13 @@ async def test_a_configuration_file_that_is_no_toml_is_named(tmp_path: Path) -> 
     file.write_text("a = = 3")
     said = refusal(await kafkalite("serve", "--config", str(file)))
     assert said == f"kafkalite: configuration file: {file}: Invalid value (at line 1, column 5)\n"
+
+
+async def test_a_configuration_that_does_not_say_who_may_change_users(tmp_path: Path) -> None:
+    """The answer was to name a configuration, which had been named."""
+    file = tmp_path / "node.toml"
+    file.write_text('"zookeeper.connect" = "zk:2181"')
+    said = refusal(
+        await kafkalite("admin", "users", "set", "a", "--zookeeper", "zk:2181", "--config", str(file), stdin=b"x")
+    )
+    assert said.startswith(f"kafkalite: {file} has no zookeeper.set.acl, so it is not known who may change")

@@ -60,7 +60,8 @@ async def in_zookeeper(
         settings[_SET_ACL] = set_acl
     if makes_znodes and _SET_ACL not in settings:
         raise ConfigError(
-            "it is not known who may change what this command writes to ZooKeeper: name a node's configuration (--config FILE),"
+            (f"{config_file} has no zookeeper.set.acl, so " if config_file is not None else "")
+            + "it is not known who may change what this command writes to ZooKeeper: name a node's configuration that has it (--config FILE),"
             " or set KAFKALITE_ZOOKEEPER_AUTH and KAFKALITE_ZOOKEEPER_SET_ACL=true (=false: every client that reaches ZooKeeper may"
             " read and replace it)"
         )
