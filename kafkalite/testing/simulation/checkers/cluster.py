@@ -80,6 +80,8 @@ class ZkChecker:
         self._latest_epochs: dict[Partition, int] = {}
         #: Whose states are from an earlier time, until somebody leads in a later epoch than this one.
         self._put_back: dict[Partition, int] = {}
+        #: Whose states a shell has put back as they were, until somebody leads in a later epoch: nodes cannot tell whether they are from earlier.
+        self._returned: dict[Partition, int] = {}
         #: Replicas that have said, when they were to lead, that they may lack committed records.
         self._refusing: set[tuple[int, Partition]] = set()
         self.changes = 0
@@ -164,6 +166,8 @@ class ZkChecker:
         self.changes += 1
         self._note_epoch(partition, new.leader_epoch, is_shell="by a shell" in where)
         is_put_back = partition in self._put_back
+        # The replica with the most leads then (ADR 78).
+        has_returned = is_put_back or partition in self._returned
         _demand(bool(new.isr), "the ISR is never empty", detail)
         _demand(len(set(new.isr)) == len(new.isr), "the ISR names each replica once", detail)
         _demand(new.leader == -1 or new.leader in new.isr, "the leader is in the ISR", detail)
@@ -183,7 +187,7 @@ class ZkChecker:
             # The same, and a replica outside of the ISR has more than those (ADR 78). What becomes of the records is checked elsewhere.
             clean = clean or all(self._is_in_doubt(member, partition) for member in (*old.isr, *old.elr))
             _demand(
-                clean or not moved or is_put_back, "only a member of the ISR or an eligible replica is elected", detail
+                clean or not moved or has_returned, "only a member of the ISR or an eligible replica is elected", detail
             )
             known_to_have = set(old.isr) | set(old.elr)
             _demand(set(new.elr) <= known_to_have, "only who was in sync or eligible is eligible", detail)
@@ -198,6 +202,8 @@ class ZkChecker:
         self._settled.setdefault(partition, set()).update(new.isr)
         if new.leader != -1 and new.leader_epoch > self._put_back.get(partition, new.leader_epoch):
             del self._put_back[partition]
+        if new.leader != -1 and new.leader_epoch > self._returned.get(partition, new.leader_epoch):
+            del self._returned[partition]
 
     def logged(self, broker: int, event: dict[str, Any]) -> None:
         """A line of a node's log: of a replica that may lack committed records, and that of its end."""
@@ -222,6 +228,8 @@ class ZkChecker:
         latest = self._latest_epochs.get(partition, -1)
         if is_shell and epoch < latest:
             self._put_back[partition] = latest
+        elif is_shell and epoch == latest:
+            self._returned[partition] = latest
         self._latest_epochs[partition] = max(latest, epoch)
 
     def _assignment(self, partition: Partition) -> set[int]:
