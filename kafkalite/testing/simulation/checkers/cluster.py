@@ -80,7 +80,7 @@ class ZkChecker:
         self._latest_epochs: dict[Partition, int] = {}
         #: Whose states are from an earlier time, until somebody leads in a later epoch than this one.
         self._put_back: dict[Partition, int] = {}
-        #: Whose states a shell has put back as they were, until somebody leads in a later epoch: nodes cannot tell whether they are from earlier.
+        #: Whose states a shell has put back as they were, until somebody leads in a later epoch: nodes cannot know that they are not from earlier.
         self._returned: dict[Partition, int] = {}
         #: Replicas that have said, when they were to lead, that they may lack committed records.
         self._refusing: set[tuple[int, Partition]] = set()
