@@ -41,6 +41,9 @@ class ShareLeaders:
                 name = f"leader{key}-{number}"
                 self._simulation.world.start(name, functools.partial(self._run, key), self._simulation.client_ended)
 
+    def logged(self, event: dict[str, Any]) -> None:
+        """Nothing of what nodes log counts here."""
+
     def stop(self) -> None:
         """They go on."""
 
