@@ -164,6 +164,8 @@ class MoreFaults:
         simulation, world = self._simulation, self._world
         partition = (next(iter(simulation.plan.topics)), 0)
         assigned = [simulation.plan.node_names[each - 1] for each in simulation.assigned(partition)]
+        if not assigned:
+            return  # its topic has vanished
         last = name if name in assigned else assigned[-1]
         first = [each for each in assigned if each != last]
         stopped = []

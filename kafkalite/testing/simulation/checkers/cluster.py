@@ -75,6 +75,8 @@ class ZkChecker:
         self._leaders: dict[tuple[Partition, int], int] = {}
         #: Topic -> its znode, as last written.
         self._topics: dict[str, dict[str, Any]] = {}
+        #: The same of topics whose znode is gone: if it returns, its replicas have been in sync before.
+        self._vanished: dict[str, dict[str, Any]] = {}
         #: Members of the AR that have been in the ISR since they joined it: who of these is missing, is so by a fault.
         self._settled: dict[Partition, set[int]] = {}
         self._latest_epochs: dict[Partition, int] = {}
@@ -116,9 +118,11 @@ class ZkChecker:
 
     def _assigned(self, topic: str, before: dict[Partition, StateZnode], where: str) -> None:
         """A topic's znode was written: a step of a move lets nobody go for whom nobody has come (invariants C14 to C16)."""
-        old = self._topics.pop(topic, None)
+        old = self._topics.pop(topic, None) or self._vanished.pop(topic, None)
         data = self._read(f"/brokers/topics/{topic}")
         if data is None:
+            if old is not None:
+                self._vanished[topic] = old
             return
         new = self._topics[topic] = json.loads(data)
         same = old is not None and old.get("topic_id") == new.get("topic_id")
