@@ -91,9 +91,8 @@ def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
     ]
     for server in servers:
         server.launch()
-    while not all(
-        "Mode:" in server.command("srvr") for server in servers
-    ):  # the election takes as long as the machine needs
+    # The election takes as long as the machine needs.
+    while not all("Mode:" in server.command("srvr") for server in servers):
         time.sleep(0.05)
     yield servers
     for server in servers:
