@@ -10,7 +10,9 @@ import contextlib
 import ctypes
 import hashlib
 import importlib.util
+import itertools
 import os
+import random
 import re
 import shutil
 import signal
@@ -35,6 +37,12 @@ _FIRST_JAVA_WITH_ARCHIVE = 17
 _PROBE_S = 0.25
 _POLL_S = 0.01
 _PORT_ATTEMPTS = 5
+#: First and last port of outgoing connections.
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: Below lie ports of well-known services.
+_FIRST_PORT = 10_000
+#: What `free_port` tries. Processes begin in different places, and none gives a port twice in a row.
+_numbers = itertools.count(random.SystemRandom().randrange(1 << 16))
 
 _PR_SET_PDEATHSIG = 1
 
@@ -150,10 +158,19 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def free_port(host: str) -> int:
-    """A port that was free a moment ago."""
+    """A port that was free a moment ago.
+
+    It lies below those that Linux gives to outgoing connections: one of them could take the port before its server does, and keep it.
+    """
+    first_of_others = _FIRST_PORT
+    with contextlib.suppress(OSError):  # another system
+        first_of_others = int(_EPHEMERAL_PORTS.read_text().split()[0])
+    for _ in range(min(_PORT_ATTEMPTS, first_of_others - _FIRST_PORT)):
+        port = _FIRST_PORT + next(_numbers) % (first_of_others - _FIRST_PORT)
+        with contextlib.suppress(OSError), socket.create_server((host, port)):
+            return port
     with socket.create_server((host, 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+        return int(listener.getsockname()[1])
 
 
 def _dying_with_parent() -> Callable[[], None]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kafkalite.coordination.embedded import free_port
 from kafkalite.testing.maven import Artifact, JarsMissing, jars
 from kafkalite.testing.processes import Process, ProcessFailed
 
@@ -142,11 +143,10 @@ def tool_command(classes: str, main: str, *arguments: str) -> list[str]:
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listened on a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port("127.0.0.1"))
+    return list(ports)
 
 
 class JavaProcess(Process):

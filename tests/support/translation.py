@@ -16,6 +16,8 @@ import threading
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from kafkalite.testing.apache_kafka import free_ports
+
 KAFKA_INSIDE, KAFKA_OUTSIDE, RPC, HTTP = 9092, 9094, 9192, 9292
 
 
@@ -132,7 +134,7 @@ class Proxies(Translation):
     these may be there at once."""
 
     def __init__(self) -> None:
-        free = _free_ports(8)
+        free = free_ports(8)
         pid = os.getpid()
         self.hosts = tuple(
             Host(
@@ -197,11 +199,3 @@ class Proxies(Translation):
             key.fileobj.close()
         self._wake.close()
         self._selector.close()
-
-
-def _free_ports(count: int) -> list[int]:
-    socks = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [sock.getsockname()[1] for sock in socks]
-    for sock in socks:
-        sock.close()
-    return ports

@@ -13,6 +13,7 @@ from kafkalite.coordination.embedded import (
     cache_directory,
     find_jars,
     find_java,
+    free_port,
 )
 
 
@@ -94,3 +95,10 @@ def test_a_directory_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path) 
         server.start()
     assert not server.running
     server.stop()
+
+
+def test_free_ports_differ_and_no_outgoing_connection_takes_them() -> None:
+    ports = [free_port("127.0.0.1") for _ in range(20)]
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    assert len(set(ports)) == len(ports)
+    assert not [port for port in ports if first <= port <= last]
