@@ -13,8 +13,7 @@ SOAK ?=
 OLD ?= HEAD~1
 PAGES ?=
 JAR ?=
-#: Tests within one process: their coverage says something. Not tests/property: they run the same lines a thousand times, and measuring makes
-#: that take three times the CPU.
+#: Tests within one process: their coverage says something.
 COVERED := tests/unit tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
@@ -33,11 +32,11 @@ test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simu
 	$(PY) -m pytest tests -n 3 --dist worksteal
 
 coverage: $(VENV)/.complete ## tests within one process, and the share of lines that they run; fails below the floor (pyproject.toml)
-	$(PY) -m pytest $(COVERED) -n 3 --dist worksteal --cov --cov-report=term:skip-covered
+	$(PY) -m pytest $(COVERED) -n 2 --dist worksteal -p tests.line_coverage
 
-# Four at once, beside those of `coverage`: half of the time, these tests wait for their processes.
+# Five at once, beside those of `coverage`: half of the time, these tests wait for their processes.
 rest: $(VENV)/.complete
-	$(PY) -m pytest tests -n 4 --dist worksteal --durations 30 $(COVERED:%=--ignore=%)
+	$(PY) -m pytest tests -n 5 --dist worksteal --durations 30 $(COVERED:%=--ignore=%)
 
 # Types and imports take one core, and so do the seeds here: both at once. The tests of processes leave a third of the CPU idle: the others take
 # it.

@@ -48,8 +48,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 _SPARK, _SIM = Path(__file__).parent / "spark", Path(__file__).parent / "sim"
-#: Of what tests with, whose lines are not measured; measuring doubles the CPU all the same.
-_TESTING = Path(__file__).parent / "unit" / "testing"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,9 +59,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     before = max(len(items) // workers - len(spark), 0)
     items[:] = [*spark, *others[:before], *sim, *others[before:]]
-    for item in items:
-        if item.path.is_relative_to(_TESTING):
-            item.add_marker("no_cover")
 
 
 def pytest_collection_finish() -> None:

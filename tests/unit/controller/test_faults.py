@@ -224,7 +224,6 @@ async def test_watches_do_not_grow_with_partitions(cluster: Cluster) -> None:
     await until(lambda: cluster.zookeeper.watch_count() == before + 1)  # the topic's own
 
 
-@pytest.mark.no_cover
 @pytest.mark.checklist(22)
 @pytest.mark.checklist(61)
 @pytest.mark.checklist(21)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, fields
 
-import pytest
-
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, SetData
@@ -160,7 +158,6 @@ async def measured(partitions: int) -> dict[str, Cost]:
 FEW = 8
 
 
-@pytest.mark.no_cover
 async def test_costs_grow_with_the_work() -> None:
     small, large = await measured(400), await measured(800)
     for what in ("creation of all", "death of a broker", "return of a broker", "start of a node"):

@@ -32,7 +32,6 @@ def test_uuids_are_kafkas_and_no_options() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", each) for each in made)
 
 
-@pytest.mark.no_cover
 def test_nodes_that_start_together_make_the_layout_whatever_gets_lost(world: World) -> None:
     async def main(fate: Fate, after: int) -> None:
         sessions = [await world.connect(host) for host in "abc"]

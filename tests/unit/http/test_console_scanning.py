@@ -67,7 +67,6 @@ def test_what_one_answer_reads_is_bounded() -> None:
     assert scan(data, start=found.position, budget=budget).records == []
 
 
-@pytest.mark.no_cover
 def test_a_batch_of_a_million_records_is_read_in_parts() -> None:
     data = batch(0, *[b""] * 1_000_000)
     assert len(data) < 2**20

@@ -100,6 +100,7 @@ async def test_a_fetch_that_waits_does_not_keep_its_message(broker: Broker) -> N
     request, client = wire.ShareFetchRequest, member.client
 
     def parts() -> int:
+        gc.collect()
         return sum(type(each) is request.FetchPartition for each in gc.get_objects())
 
     listed = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +63,6 @@ async def crash(host: Host, model: list[bytes]) -> None:
 STEPS = [append, append, append, truncate, trim, to_d1, to_d2, step, step, crash]
 
 
-@pytest.mark.no_cover
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=40))
 def test_whatever_happens_the_current_log_is_what_was_written(steps: list[Step]) -> None:

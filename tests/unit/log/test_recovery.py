@@ -76,7 +76,6 @@ def test_flipped_at_each_byte(bit: int) -> None:
         check_is_prefix(reopen(twin), original, position)
 
 
-@pytest.mark.no_cover
 @pytest.mark.checklist(39)
 def test_flipped_over_several_segments_drops_the_later_ones() -> None:
     disk = MemoryDisk()

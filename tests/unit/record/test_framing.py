@@ -97,7 +97,6 @@ RECORDS = st.lists(
 )
 
 
-@pytest.mark.no_cover
 @given(RECORDS)
 @settings(max_examples=200)
 def test_what_is_well_formed_passes(records: list[Any]) -> None:

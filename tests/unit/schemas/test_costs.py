@@ -62,7 +62,6 @@ def test_anchors_are_looked_for_once() -> None:
     assert parsing(schema(1_000)) < 12 * parsing(schema(100))
 
 
-@pytest.mark.no_cover
 def test_a_comparison_counts_what_references_lead_to() -> None:
     """Each property compared half a megabyte, and both lists of names with each other: hours of a thread for two schemas."""
     names = [f"n{number}" for number in range(5_000)]
@@ -83,7 +82,6 @@ def test_a_comparison_counts_what_properties_have_in_common() -> None:
         reader.cannot_read(writer)
 
 
-@pytest.mark.no_cover
 def test_a_comparison_counts_what_is_put_together() -> None:
     definitions = {"p": {"properties": {f"p{number}": {"minimum": number} for number in range(3_000)}}}
     parts = [{"$ref": "#/definitions/p"}] * 4_000

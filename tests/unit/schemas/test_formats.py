@@ -248,7 +248,6 @@ def test_levels() -> None:
     assert differences("FULL_TRANSITIVE", newest, [(1, old), (2, new)])
 
 
-@pytest.mark.no_cover
 def test_comparisons_that_would_take_minutes_are_refused() -> None:
     def union(kind: str) -> str:
         branches = [{"type": "record", "name": f"U{n}", "fields": [{"name": "a", "type": kind}]} for n in range(300)]

@@ -91,7 +91,6 @@ def logs(draw) -> bytes:
     return data
 
 
-@pytest.mark.no_cover
 @given(logs(), st.integers(0, 1100), st.integers(0, 1100))
 @settings(max_examples=150, deadline=None)
 def test_agrees_with_the_plain_reader(data: bytes, start: int, end: int) -> None:
@@ -99,7 +98,6 @@ def test_agrees_with_the_plain_reader(data: bytes, start: int, end: int) -> None
     assert rows_of(data, wanted(start, end)) == expected(data, start, end)
 
 
-@pytest.mark.no_cover
 @given(logs(), st.lists(st.sampled_from([c.field for c in ALL]), min_size=1, unique=True))
 @settings(max_examples=60, deadline=None)
 def test_any_subset_of_columns_in_any_order(data: bytes, names: list[str]) -> None:
@@ -205,7 +203,6 @@ def test_a_torn_batch_is_left_for_the_next_fetch() -> None:
     assert scan(two[:30]).next_offset is None
 
 
-@pytest.mark.no_cover
 @given(logs().filter(bool), st.data())
 @settings(max_examples=100, deadline=None)
 def test_flipped_bytes_are_told_or_harmless(data: bytes, draw) -> None:

@@ -56,7 +56,6 @@ def contents(seed: int) -> bytes:
     return found
 
 
-@pytest.mark.no_cover
 def test_two_threads_and_the_loop_meet_in_every_order() -> None:
     seen = {contents(seed) for seed in range(1, 25)}
     for text in ("12", "21", "1L1", "2L2", "1L2", "2L1", "11111"):
@@ -122,7 +121,6 @@ def test_a_thread_waits_in_the_middle_while_the_disk_hangs() -> None:
     loop.close()
 
 
-@pytest.mark.no_cover
 def test_nothing_of_a_dead_process_goes_on_also_not_its_finally_blocks() -> None:
     for seed in range(1, 9):
         world = SimWorld(seed)
