@@ -6,7 +6,7 @@ Other nodes are reached through their Kafka listeners by WriteTxnMarkers, see `n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
@@ -61,19 +61,14 @@ class LocalMarkers:
             timestamp_ms=self._services.clock.wall_ms(),
         )
         appends: list[asyncio.Future[tuple[ProducedPartition, ...]]] = []
-        for first in range(0, len(marker.partitions), _AT_ONCE):
-            if first:
+        for some in _appended_together(marker.partitions):
+            if appends:
                 await asyncio.sleep(0)  # a transaction of thousands of partitions must not hold everybody up
-            appends.append(self._append(marker, marker.partitions[first : first + _AT_ONCE], batch))
+            appends.append(self._append(marker, some, batch))
         errors: Errors = {}
         for outcome in appends:
             for result in await outcome:
-                partition = TopicPartition(result.topic, result.partition)
-                errors[partition] = ErrorCode(result.error)
-                if not result.error and result.topic == GROUP_TOPIC:
-                    self._groups.offsets.end_transaction(
-                        result.partition, marker.producer_id, is_committed=marker.is_commit
-                    )
+                errors[TopicPartition(result.topic, result.partition)] = ErrorCode(result.error)
         return errors
 
     async def write_all(self, markers: Sequence[Marker]) -> list[Errors]:
@@ -92,6 +87,12 @@ class LocalMarkers:
         outcome: asyncio.Future[tuple[ProducedPartition, ...]] = asyncio.get_running_loop().create_future()
 
         def done(results: tuple[ProducedPartition, ...]) -> None:
+            # At once, in the order of the log: later, it would end the producer's next transaction.
+            for result in results:
+                if not result.error and result.topic == GROUP_TOPIC:
+                    self._groups.offsets.end_transaction(
+                        result.partition, marker.producer_id, is_committed=marker.is_commit
+                    )
             if not outcome.done():
                 outcome.set_result(results)
 
@@ -102,6 +103,19 @@ class LocalMarkers:
             transaction_version=marker.transaction_version,
         )
         return outcome
+
+
+def _appended_together(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    """In pieces, each of which has its outcome when all of its partitions have one.
+
+    Those of groups are alone: the end of the transaction counts there when that marker is replicated, whatever the followers of others do.
+    """
+    others = [partition for partition in partitions if partition.topic != GROUP_TOPIC]
+    for partition in partitions:
+        if partition.topic == GROUP_TOPIC:
+            yield (partition,)
+    for first in range(0, len(others), _AT_ONCE):
+        yield others[first : first + _AT_ONCE]
 
 
 class MarkerChannels(NodeChannels["MarkerChannel"]):

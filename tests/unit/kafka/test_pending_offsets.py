@@ -25,17 +25,21 @@ ZERO = TopicPartition("t", 0)
 
 
 class Held:
-    """Appends to `__consumer_offsets` whose followers are slow: the records are there, the answer is not."""
+    """Appends whose followers are slow: the records are there, the answer is not."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
         self.waiting: list[tuple[Callable[[Any], None], Any]] = []
-        self.fail = False
 
     def release(self, *, failed: bool = False) -> None:
         waiting, self.waiting = self.waiting, []
         for done, results in waiting:
+            keys = [TopicPartition(each.topic, each.partition) for each in results]
             done(
-                tuple(wire_error(TopicPartition(each.topic, each.partition)) for each in results) if failed else results
+                tuple(
+                    wire_error(key) if failed and key.topic == self.topic else each
+                    for key, each in zip(keys, results, strict=True)
+                )
             )
 
     async def some(self, count: int = 1) -> None:
@@ -45,12 +49,13 @@ class Held:
 
 
 @contextmanager
-def slow_followers(broker: Broker) -> Iterator[Held]:
-    partitions, held = broker.services.partitions, Held()
+def slow_followers(broker: Broker, topic: str = GROUP_TOPIC) -> Iterator[Held]:
+    """Of this topic. What is appended with it in one call has its answer with it."""
+    partitions, held = broker.services.partitions, Held(topic)
     real = partitions.append_internal
 
     def slow(timeout_ms: int, wanted: Sequence[Any], done: Callable[[Any], None], **more: Any) -> None:
-        if wanted[0][0].topic == GROUP_TOPIC:
+        if any(key.topic == topic for key, _ in wanted):
             real(timeout_ms, wanted, lambda results: held.waiting.append((done, results)), **more)
         else:
             real(timeout_ms, wanted, done, **more)
@@ -423,3 +428,46 @@ async def test_a_marker_that_comes_at_the_end_of_loading_ends_its_transaction(
     await move(broker, GROUP_TOPIC)
     await coordinator(client, "g")
     assert written and await _read(client) == (0, 12)
+
+
+async def test_a_committed_offset_does_not_wait_for_the_markers_of_other_partitions(broker: Broker) -> None:
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    producer = await _begun(client)
+    assert await producer.add() == 0 and await producer.send(b"x") == 0
+    assert await _transactional_commit(client, producer, 12) == 0
+    with slow_followers(broker, "t") as held:
+        assert await producer.end(committed=True) == 0
+        await held.some()
+        async with asyncio.timeout(150):
+            while await _read(other) == UNSTABLE:
+                await asyncio.sleep(0)
+        assert await _read(other) == (0, 12)
+        assert held.waiting
+
+
+async def test_the_late_outcome_of_a_marker_leaves_the_next_transaction_alone(broker: Broker) -> None:
+    """Markers for offsets and for t were appended in one call. That of t was not replicated in time: another node led t by then, and
+    the transaction's next coordinator had its marker from that one. The answer to the first call committed the offset of the next
+    transaction, which was still open: if it was aborted, its consumer went on behind records that nobody had processed."""
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    producer = await _begun(client)
+    assert await _transactional_commit(client, producer, 12) == 0
+    offsets = TopicPartition(GROUP_TOPIC, broker.side.groups.log.state_for("g").index)
+
+    def marker(*partitions: TopicPartition) -> Marker:
+        return Marker(
+            ProducerId(producer.id), producer.epoch, is_commit=True, coordinator_epoch=0, partitions=partitions
+        )
+
+    with slow_followers(broker, "t") as held:
+        writing = asyncio.create_task(broker.side.markers.write(marker(offsets, ZERO)))
+        await held.some()
+        await broker.side.markers.write(marker(offsets))
+        assert await _read(other) == (0, 12)
+        assert await _transactional_commit(client, producer, 20) == 0
+        held.release(failed=True)
+        assert (await writing)[offsets] == ErrorCode.NONE
+        assert await _read(other, stable=False) == (0, 12)
+        assert await _read(other) == UNSTABLE
