@@ -97,8 +97,8 @@ class StreamsRuntime(AssignedRuntime[TaskSets, StreamsOutcome]):
 @dataclass(slots=True)
 class ShareRuntime:
     """What a coordinator keeps of a share group beside its state (see AssignedRuntime). `begun` is set, and replaced, when
-    the states of its partitions were initialized as far as they could be. `leaving`: partitions that were removed from
-    their topics, whose states are being deleted."""
+    the states of its partitions were initialized as far as they could be; `rested` when any work on its states has ended.
+    `leaving`: partitions that were removed from their topics, whose states are being deleted."""
 
     topics_version: int = -1
     compared_ms: int = 0
@@ -106,14 +106,29 @@ class ShareRuntime:
     assigned_ms: int = -(2**62)
     is_assigning: bool = False
     is_initializing: bool = False
-    is_deleting: bool = False
+    #: Topics whose states are being deleted now. One whose deletion has failed is not among them.
+    being_deleted: set[TopicId] = field(default_factory=set)
+    #: Requests that are setting start offsets.
+    altering: int = 0
     #: Deletions of states that have begun.
     deletions: int = 0
     leaving: SharedTopics = field(default_factory=dict)
     #: Partitions that had yet to begin when the group was loaded. A state that is there may be that of a removed partition, with the
-    #: epoch of its leader, if the coordinator before this one ended before it was deleted: it is deleted first.
+    #: epoch of its leader, if the coordinator before this one ended before it was deleted: it is deleted first, by one task at a time.
     doubtful: dict[TopicId, set[int]] = field(default_factory=dict)
+    doubts: asyncio.Lock = field(default_factory=asyncio.Lock)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    rested: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether states are begun, set or deleted now."""
+        return self.is_initializing or bool(self.being_deleted or self.altering)
+
+    def rest(self) -> None:
+        """Some work on states has ended."""
+        before, self.rested = self.rested, asyncio.Event()
+        before.set()
 
 
 @dataclass(slots=True)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from kafkalite.coordinators.groups.partition import GroupEntry
+from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
+from kafkalite.coordinators.groups.partition import GroupEntry, ShareRuntime
 from kafkalite.coordinators.groups.share.states import ShareGroupStates
+from kafkalite.coordinators.shares.persistence import ShareKey
+from kafkalite.coordinators.shares.state import StoredState, initialized
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import GROUP_TOPIC
+from kafkalite.model import GROUP_TOPIC, NO_OFFSET, Offset, TopicPartition
 from kafkalite.protocol import wire
 from tests.support.waiting import until
 
@@ -59,9 +64,45 @@ async def empty_group(broker: Broker) -> FrameClient:
     return client
 
 
-def deletion() -> Any:
+def deletion(topic: str = "t") -> Any:
     request = wire.DeleteShareGroupOffsetsRequest
-    return request("g", [request.DeleteShareGroupOffsetsRequestTopic("t")])
+    return request("g", [request.DeleteShareGroupOffsetsRequestTopic(topic)])
+
+
+def group_of(broker: Broker) -> ShareGroup:
+    entry = broker.side.groups.describe("g")
+    assert entry is not None and entry.share is not None
+    return entry.share
+
+
+async def all_have_states(broker: Broker, topic: str = "t", partitions: int = 4) -> None:
+    """Raises ApiError. A group that takes a state for there never begins another one: nobody gets the partition's records."""
+    await until(lambda: not group_of(broker).shared.initializing)
+    for number in range(partitions):
+        await broker.side.share_persister.read(key_of(broker, topic, number), 0)
+
+
+class SlowBeginning:
+    """The state of one partition is not begun before `go_on` is set; `done` are the others that were begun."""
+
+    def __init__(self, broker: Broker, monkeypatch: pytest.MonkeyPatch, key: ShareKey) -> None:
+        self.go_on, self.has_begun = asyncio.Event(), asyncio.Event()
+        self.done: set[int] = set()
+        initialize = broker.side.share_persister.initialize
+
+        async def slow(asked: ShareKey, *arguments: Any) -> None:
+            if asked == key:
+                self.has_begun.set()
+                await self.go_on.wait()
+            await initialize(asked, *arguments)
+            self.done.add(asked.partition)
+
+        monkeypatch.setattr(broker.side.share_persister, "initialize", slow)
+
+    async def waits(self) -> None:
+        """Until all others are begun: four."""
+        await self.has_begun.wait()
+        await until(lambda: len(self.done) == 4)
 
 
 def alteration(offset: int) -> Any:
@@ -214,3 +255,146 @@ async def test_a_group_is_deleted_when_states_that_were_about_to_begin_are_there
     last = Member(second, "m3", "t")
     await last.beat()
     assert last.count == 4
+
+
+async def test_a_state_that_was_deleted_before_the_others_were_begun_is_begun_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States of one topic were begun, those of another one not yet: their share coordinator was away. Offsets of the first one were deleted,
+    and a member came that wanted it. The group then took the states of before for there."""
+    client, second = await started(broker), await broker.client()
+    await broker.create("u")
+    slow = SlowBeginning(broker, monkeypatch, key_of(broker, "u", 0))
+    joining = asyncio.create_task(Member(client, "m1", "t", "u").beat())
+    await slow.waits()
+    assert not (await Member(second, "m1").beat(-1)).error_code
+    assert [each.error_code for each in (await second.ask(deletion(), 0)).responses] == [0]
+    again = asyncio.create_task(Member(second, "m2", "t", "u").beat())
+    await until(lambda: len(group_of(broker).shared.initializing) == 2)
+    slow.go_on.set()
+    await asyncio.gather(joining, again)
+    await all_have_states(broker)
+
+
+async def test_a_state_of_a_removed_partition_is_begun_again_with_the_partition(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, when a partition was removed from its topic, and was there again."""
+    client, second = await started(broker), await broker.client()
+    await broker.create("u")
+    slow = SlowBeginning(broker, monkeypatch, key_of(broker, "u", 0))
+    joining = asyncio.create_task(Member(client, "m1", "t", "u").beat())
+    await slow.waits()
+    shares, topic_id = broker.side.groups.share_states, broker.services.metadata(["t"]).topics[0].topic_id
+    with monkeypatch.context() as patched:
+        patched.setattr(shares, "_still_gone", lambda _: {topic_id: frozenset({3})})
+        await shares.partitions_removed([TopicPartition("t", 3)])
+    group = group_of(broker)
+    assert 3 not in group.shared.initializing[topic_id].partitions
+    again = asyncio.create_task(Member(second, "m2", "t", "u").beat())
+    await until(lambda: 3 in group.shared.initializing[topic_id].partitions)
+    slow.go_on.set()
+    await asyncio.gather(joining, again)
+    await all_have_states(broker)
+
+
+async def test_states_are_deleted_once(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of one topic's deletion was taken for the end of all. A member's heartbeat began the other one's a second time, and
+    its last requests came when the states had begun again."""
+    client, second = await started(broker), await broker.client()
+    await broker.create("u")
+    await Member(client, "m1", "t", "u").beat()
+    await Member(client, "m1").beat(-1)
+    delete, gates, u = broker.side.share_persister.delete, dict[ShareKey, list[asyncio.Event]](), key_of(broker, "u", 0)
+
+    async def slow(key: ShareKey) -> None:
+        if key != u:
+            gates.setdefault(key, []).append(gate := asyncio.Event())
+            await gate.wait()
+        await delete(key)
+
+    monkeypatch.setattr(broker.side.share_persister, "delete", slow)
+    first = asyncio.create_task(client.ask(deletion(), 0))
+    await until(lambda: len(gates) == 4)
+    await second.ask(deletion("u"), 0)
+    member = Member(second, "m2", "u")
+    await member.beat()
+    assert member.count == 1
+    assert [len(each) for each in gates.values()] == [1] * 4
+    for gate, *_ in gates.values():
+        gate.set()
+    await first
+    await member.beat(0, subscribed_topic_names=["t", "u"])
+    await all_have_states(broker)
+
+
+async def _fenced_group(broker: Broker) -> FrameClient:
+    """A group whose next state has a higher epoch than those of a new group."""
+    client = await started(broker)
+    await broker.create("u")
+    await Member(client, "m1", "u").beat()
+    for _ in range(5):
+        await Member(client, "m2", "u").beat()
+        await Member(client, "m2").beat(-1)
+    await Member(client, "m1").beat(-1)
+    return client
+
+
+async def test_a_group_is_deleted_when_the_offsets_that_were_being_set_are_there(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they were set later, in an epoch of the deleted group: it fenced the next group of this name."""
+    client, second = await _fenced_group(broker), await broker.client()
+    slow = SlowBeginning(broker, monkeypatch, key_of(broker, "t", 0))
+    altering = asyncio.create_task(client.ask(alteration(3), 0))
+    await slow.has_begun.wait()
+    asked, delete_states = asyncio.Event(), ShareGroupStates.delete_group
+
+    async def delete_group(self: ShareGroupStates, entry: GroupEntry) -> None:
+        asked.set()
+        await delete_states(self, entry)
+
+    monkeypatch.setattr(ShareGroupStates, "delete_group", delete_group)
+    deleting = asyncio.create_task(second.ask(wire.DeleteGroupsRequest(["g"]), 2))
+    await asked.wait()
+    slow.go_on.set()
+    assert (await altering).responses[0].partitions[0].error_code == 0
+    assert (await deleting).results[0].error_code == 0
+    last = Member(second, "m3", "t")
+    await last.beat()
+    assert last.count == 4
+
+
+class _OneState:
+    """A share coordinator with one state; each deletion waits for its gate."""
+
+    def __init__(self) -> None:
+        self.state: StoredState | None = None
+        self.gates: list[asyncio.Event] = []
+
+    async def delete(self, key: ShareKey) -> None:
+        self.gates.append(gate := asyncio.Event())
+        await gate.wait()
+        self.state = None
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: Offset) -> None:
+        self.state = initialized(self.state, state_epoch, start_offset, 0) or self.state
+
+
+@pytest.mark.parametrize("in_turn", [list, lambda gates: gates[::-1]], ids=["in order", "the later one first"])
+async def test_a_doubtful_state_is_deleted_once(broker: Broker, in_turn: Callable[[Any], Any]) -> None:
+    """An administrator sets the offset of a partition that is about to begin. The second deletion took what was set, after the answer."""
+    shares, key, coordinator = broker.side.groups.share_states, ShareKey("g", UUID(int=1), 0), _OneState()
+    shares.persister = coordinator  # type: ignore[assignment]
+    runtime = ShareRuntime(doubtful={"T": {0}})  # type: ignore[dict-item]
+    beginning = asyncio.create_task(shares._begin(runtime, "T", key, 5, NO_OFFSET))  # type: ignore[arg-type]
+    await until(lambda: bool(coordinator.gates))
+    setting = asyncio.create_task(shares._begin(runtime, "T", key, 6, Offset(3)))  # type: ignore[arg-type]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    for gate in in_turn(coordinator.gates):
+        gate.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    await asyncio.gather(beginning, setting, return_exceptions=True)
+    assert coordinator.state is not None and coordinator.state.start_offset == 3

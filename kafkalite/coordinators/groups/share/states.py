@@ -64,8 +64,7 @@ class ShareGroupStates:
     def work(self, entry: GroupEntry, group: ShareGroup) -> None:
         """See to it that states begin, and that deletions end, soon."""
         runtime = entry.share_runtime
-        if group.shared.deleting and not runtime.is_deleting:
-            runtime.is_deleting = True
+        if _left_to_delete(entry, group):
             name = f"groups.share_deletion.{group.group_id}"
             self._services.supervisor.spawn(name, self._resume_deletion(entry, group), Policy.ISOLATED)
         if _due(entry, group) and not runtime.is_initializing:
@@ -89,9 +88,12 @@ class ShareGroupStates:
                 keys = _keys_of(group.group_id, _due(entry, group))[:_CHUNK]
                 epoch = group.epoch
                 await self._group_log.stored(entry, group)
+                deletions = runtime.deletions
                 begun = await _errors(
                     [partial(self._begin, runtime, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys]
                 )
+                if runtime.deletions != deletions:
+                    continue  # what was deleted meanwhile, and is wanted again by now, begins another time
                 done: dict[TopicId, set[int]] = {}
                 for (topic_id, key), error in zip(keys, begun, strict=True):
                     if error is None:
@@ -106,14 +108,17 @@ class ShareGroupStates:
             runtime.is_initializing = False
             begun_before, runtime.begun = runtime.begun, asyncio.Event()
             begun_before.set()
+            runtime.rest()
 
     async def _begin(
         self, runtime: ShareRuntime, topic_id: TopicId, key: ShareKey, epoch: int, start_offset: Offset
     ) -> None:
         """Begin the state of one partition, or set where it begins. Raises ApiError."""
         if key.partition in runtime.doubtful.get(topic_id, ()):
-            await self.persister.delete(key)
-            runtime.doubtful[topic_id].discard(key.partition)
+            async with runtime.doubts:
+                if key.partition in runtime.doubtful[topic_id]:
+                    await self.persister.delete(key)
+                    runtime.doubtful[topic_id].discard(key.partition)
         await self.persister.initialize(key, epoch, start_offset)
 
     async def delete_states(self, entry: GroupEntry, topic_ids: Iterable[TopicId]) -> dict[TopicId, ApiError | None]:
@@ -128,8 +133,8 @@ class ShareGroupStates:
     ) -> dict[TopicId, ApiError | None]:
         """Delete the states of topics that are noted as being deleted."""
         runtime = entry.share_runtime
-        runtime.is_deleting = True
-        runtime.deletions += 1
+        runtime.being_deleted |= doomed.keys()
+        runtime.deletions += bool(doomed)
         try:
             await self._group_log.stored(entry, group)
             keys = _keys_of(group.group_id, doomed)
@@ -140,13 +145,19 @@ class ShareGroupStates:
             self._group_log.check_current(entry, group)
             self._group_log.write(entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
         finally:
-            runtime.is_deleting = False
+            runtime.being_deleted -= doomed.keys()
+            runtime.rest()
         await self._group_log.replicated(entry)
         return failed
 
     async def _resume_deletion(self, entry: GroupEntry, group: ShareGroup) -> None:
-        """What a coordinator before this one, or an attempt that failed, has begun to delete."""
-        names = group.shared.deleting
+        """What a coordinator before this one, or an attempt that failed, has begun to delete.
+
+        What is being deleted now is left alone: a second deletion could end later, when its states have begun again.
+        """
+        names = _left_to_delete(entry, group)
+        if not names:
+            return
         known = {topic.topic_id: topic for topic in self._topics.lookup(set(names.values())).values()}
         doomed = {
             topic_id: SharedTopic(name, frozenset(range(known[topic_id].partitions if topic_id in known else 0)))
@@ -164,12 +175,24 @@ class ShareGroupStates:
     ) -> dict[tuple[TopicId, int], ApiError | None]:
         """Set start offsets of an empty group, which may be new. What was acknowledged from there on is forgotten."""
         group, runtime = entry.share or ShareGroup(entry.group.group_id), entry.share_runtime
+        if not wanted.keys().isdisjoint(_left_to_delete(entry, group)):
+            await self._resume_deletion(entry, group)
+            self._group_log.check_current(entry, group)
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
-        if not runtime.is_deleting and not wanted.keys().isdisjoint(group.shared.deleting):
-            await self._resume_deletion(entry, group)
         if not wanted.keys().isdisjoint(group.shared.deleting):
             raise _not_deleted()
+        runtime.altering += 1
+        try:
+            return await self._alter_offsets(entry, group, wanted)
+        finally:
+            runtime.altering -= 1
+            runtime.rest()
+
+    async def _alter_offsets(
+        self, entry: GroupEntry, group: ShareGroup, wanted: Mapping[TopicId, tuple[str, Mapping[int, Offset]]]
+    ) -> dict[tuple[TopicId, int], ApiError | None]:
+        runtime = entry.share_runtime
         deletions = runtime.deletions
         # Under a new epoch: what the partitions' leaders may still write is fenced.
         self._group_log.write(entry, group, rules.next_epoch(group))
@@ -247,6 +270,7 @@ class ShareGroupStates:
         """
         runtime = entry.share_runtime
         runtime.leaving = joined(runtime.leaving, doomed)
+        runtime.deletions += 1
         try:
             self._group_log.write(entry, group, rules.beginning_again(group, doomed))
             await self._group_log.stored(entry, group)
@@ -265,21 +289,33 @@ class ShareGroupStates:
 
     async def delete_group(self, entry: GroupEntry) -> None:
         """Raises ApiError NON_EMPTY_GROUP too; and the group is left with the states that could not be deleted."""
-        group = need_share_group(entry)
-        while entry.share_runtime.is_initializing and not group.members:
-            await entry.share_runtime.begun.wait()  # what begins later would fence the next group of this name
-        if group.members:
-            raise api_error(ErrorCode.NON_EMPTY_GROUP)
-        if group.shared.deleting:
+        group, runtime = need_share_group(entry), entry.share_runtime
+        while True:
+            # What begins or is set later would fence the next group of this name, and what is deleted later would take its states.
+            while runtime.is_busy and not group.members:
+                await runtime.rested.wait()
+                self._group_log.check_current(entry, group)
+            if group.members:
+                raise api_error(ErrorCode.NON_EMPTY_GROUP)
             await self._resume_deletion(entry, group)
-        failed = await self.delete_states(entry, list(rules.begun(group)))
-        for error in failed.values():
-            if error is not None:
-                raise error
-        need_share_group(entry)  # raises if it was deleted meanwhile: by now there may be another one of this name
-        if group.members:
-            raise api_error(ErrorCode.NON_EMPTY_GROUP)
+            if _left_to_delete(entry, group):
+                raise _not_deleted()
+            failed = await self.delete_states(entry, list(rules.begun(group)))
+            for error in failed.values():
+                if error is not None:
+                    raise error
+            need_share_group(entry)  # raises if it was deleted meanwhile: by now there may be another one of this name
+            if group.members:
+                raise api_error(ErrorCode.NON_EMPTY_GROUP)
+            if not (runtime.is_busy or rules.begun(group)):
+                break
         await self._group_log.delete(entry, group)
+
+
+def _left_to_delete(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, str]:
+    """Topics whose deletion was noted, and that nobody deletes now, with their names."""
+    runtime = entry.share_runtime
+    return {key: name for key, name in group.shared.deleting.items() if key not in runtime.being_deleted}
 
 
 def _due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
