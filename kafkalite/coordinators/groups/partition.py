@@ -180,6 +180,15 @@ class GroupEntry:
         """Whether the group exists for clients. One whose last offset was deleted still does, as in Kafka."""
         return not self.is_new or self.offsets.was_used
 
+    def drop_newer(self) -> None:
+        """The end of the group is written, if it is a consumer or streams group: only its offsets are left."""
+        if self.consumer is not None:
+            self.consumer.is_dead = True
+            self.consumer, self.runtime = None, ConsumerRuntime()
+        if self.streams is not None:
+            self.streams.is_dead = True
+            self.streams, self.streams_runtime = None, StreamsRuntime()
+
     def forget_if_unused(self) -> None:
         """The request that it was made for has failed: it is as if there had been none."""
         if not self.is_listed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -159,7 +159,8 @@ class GroupRemoval:
         """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written.
 
         Only what is committed still as in `doomed` is meant: there may have been commits since, also between two appends. A tombstone
-        would stand behind their records, whether these are durable or not.
+        would stand behind their records, whether these are durable or not. A group of a newer protocol is gone with the append: what a member
+        that comes then says is written as for a new one. The log would lack what is not said again, the topology of a streams group.
         """
         group_id, offsets, keys = entry.group.group_id, entry.offsets, doomed.partitions
         entries = entry.partition.entries
@@ -167,23 +168,26 @@ class GroupRemoval:
             chunk = [key for key in keys[start : start + _DELETE_CHUNK] if offsets.is_as_in(doomed, key)]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
             is_last = start + _DELETE_CHUNK >= len(keys)
-            if and_group and is_last and entry.is_empty:
+            with_group = and_group and is_last and entry.is_empty
+            if with_group:
                 tombstones += _group_tombstones(entry)
             if not tombstones:
                 continue
-            base_offset = await self._append(entry.partition, tombstones)
+            appending = self._append(entry.partition, tombstones)
+            if with_group:
+                entry.drop_newer()
+            base_offset = await appending
             for index, key in enumerate(chunk):
                 offsets.forget(key, base_offset + index)
         # A member or a commit that came meanwhile keeps the group.
         is_over = and_group and entry.is_empty and offsets.is_empty()
         if is_over and entries.get(group_id) is entry:
-            if entry.newer is not None:
-                entry.newer.is_dead = True
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             del entries[group_id]
 
-    async def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Offset:
-        """The offset of the first record. Raises ApiError if they could not be written."""
+    def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Awaitable[Offset]:
+        """Append; the awaitable returns the offset of the first record. Raises ApiError: nothing was appended. The awaitable raises ApiError:
+        it is not known whether they are there."""
         outcome: asyncio.Future[tuple[ErrorCode, Offset]] = asyncio.get_running_loop().create_future()
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
@@ -191,10 +195,16 @@ class GroupRemoval:
                 outcome.set_result((error, base_offset))
 
         self._log.append(partition.index, partition, pairs, done)
-        error, base_offset = await outcome
-        if error:
-            raise api_error(error)
-        return base_offset
+        if outcome.done() and (refusal := outcome.result()[0]):
+            raise api_error(refusal)
+
+        async def appended() -> Offset:
+            error, base_offset = await outcome
+            if error:
+                raise api_error(error)
+            return base_offset
+
+        return appended()
 
     async def _forget_quietly(self, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False) -> bool:
         """Whether it could be written."""

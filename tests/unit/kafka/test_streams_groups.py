@@ -17,6 +17,7 @@ from kafkalite.protocol import wire
 from .conftest import Broker, FrameClient
 from .coordinator_requests import coordinator, move
 from .rights import client_of, counted_turns
+from .test_pending_offsets import slow_followers
 
 _HEARTBEAT_S = 0.01
 _REQUEST = wire.StreamsGroupHeartbeatRequest
@@ -495,6 +496,29 @@ async def test_descriptions_are_bounded_by_what_they_take(broker: Broker, monkey
     assert [await stored(alice, name, 1_500) for name in "abc"] == [0, 0, refused]
     assert await stored(alice, "a", 1_600) == 0  # in place of what it has
     assert await stored(bob, "d", 500) == 0
+
+
+async def test_a_member_that_joins_while_its_group_is_deleted_is_in_a_new_group(broker: Broker) -> None:
+    """Its topology was that of the group, so it was not written again. The next coordinator had none, and refused each heartbeat
+    (INVALID_REQUEST), which ends the application."""
+    client, other = await started(broker), await broker.client()
+    member = Member(client, "m1")
+    await settled(member, count=4)
+    await member.beat(-1)
+    again = Member(other, "m2")
+    with slow_followers(broker) as held:
+        deleting = asyncio.create_task(client.ask(wire.DeleteGroupsRequest(["g"]), 2))
+        await held.some(1)
+        joining = asyncio.create_task(again.beat())
+        await held.some(2)
+        while not (deleting.done() and joining.done()):
+            held.release()
+            await asyncio.sleep(0.001)
+    assert (await deleting).results[0].error_code == 0 and not (await joining).error_code
+    await settled(again, count=4)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(other, "g")
+    await settled(again, count=4)
 
 
 async def test_the_feature_can_be_off(broker: Broker) -> None:

@@ -224,7 +224,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         token = request.token
         assert callable(token)
         if not group.members:
-            self._write(entry, group, tombstones(group), nothing, take=lambda: _drop(entry))
+            self._write(entry, group, tombstones(group), nothing, take=entry.drop_newer)
             return False
         now = self._now()
         try:
@@ -289,8 +289,3 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         # Of either protocol, as with Apache Kafka 4.4: an administrator may remove any member.
         member = classic_members.find_any(group, member_id, instance_id)
         self.remove(entry, group, [member], nothing)
-
-
-def _drop(entry: GroupEntry) -> None:
-    entry.consumer = None
-    entry.runtime = ConsumerRuntime()
