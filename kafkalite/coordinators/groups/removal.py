@@ -307,14 +307,14 @@ class GroupRemoval:
         shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
         kept = await self._refused(doomed)
         begun = [topic for group in shared for topic in share_topics(group).values() if topic.name in topics]
-        await self._shares.forget(
+        is_done = await self._shares.forget(
             lambda topic_id, name: self._topic(name) is not None or self._services.is_deleted(name, topic_id)
         )
         keys = [TopicPartition(topic.name, number) for topic in begun for number in topic.partitions]
         removed = [key for key in keys if _is_removed(key, topics[key.topic])]
         if removed:
             self._services.supervisor.spawn("groups.purge", self._shares.partitions_removed(removed), Policy.ISOLATED)
-        return not kept
+        return is_done and not kept
 
     def _topic(self, name: str) -> TopicMetadata | None:
         topic = self._services.metadata([name]).topics[0]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from kafkalite.coordinators.draining import consumed
+from kafkalite.coordinators.groups.decisions.share.group import SharedTopic
+from kafkalite.coordinators.groups.share import states
 from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
 from kafkalite.coordinators.shares.persistence import ShareKey
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import DeleteTopicsRequest
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.protocol import wire
@@ -318,6 +321,63 @@ async def test_a_deleted_topic_takes_its_states_along(broker: Broker) -> None:
     assert not any(partition.entries for partition in broker.side.shares.log.states())
     assert not broker.side.groups.describe("g").share.shared.initialized  # type: ignore[union-attr]
     assert not broker.side.groups.describe("g").share.shared.deleting  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("where", ["group", "share coordinator"])
+async def test_states_of_a_deleted_topic_are_deleted_however_often_it_fails(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """They stayed, and the group named the former topic beside the present one of its name."""
+    monkeypatch.setattr(states, "_DELETE_AGAIN_S", 0.001)
+    client = await started(broker)
+    await Member(client, "m", "t").beat()
+    assert (await client.ask(wire.DeleteTopicsRequest(topic_names=["t"]), 4)).responses[0].error_code == 0
+    refused = asyncio.Event()
+
+    async def refuse(key: ShareKey) -> None:
+        refused.set()
+        raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    with monkeypatch.context() as patched:
+        if where == "group":
+            broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+            refused.set()
+        else:
+            patched.setattr(broker.side.share_persister, "delete", refuse)
+        deleting = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+        await refused.wait()
+        await asyncio.sleep(0.01)
+    broker.services.partitions.fail_appends = None
+    await deleting
+    assert not any(partition.entries for partition in broker.side.shares.log.states())
+    shared = broker.side.groups.describe("g").share.shared  # type: ignore[union-attr]
+    assert not shared.initialized and not shared.initializing and not shared.deleting
+
+
+async def test_what_is_left_of_a_former_topic_does_not_stand_for_the_present_one(broker: Broker) -> None:
+    """An administrator saw the offsets of the former one, and deleted those: the group went on where it was."""
+    client = await started(broker)
+    await Member(client, "m", "t").beat()
+    await Member(client, "m", "t").beat(-1)
+    key = key_of(broker, "t", 0)
+    await broker.side.share_persister.write(key, 9, 1, Offset(7), [])
+    group = broker.side.groups.describe("g").share  # type: ignore[union-attr]
+    assert group is not None
+    former = {name: SharedTopic("t", frozenset({0})) for name in ("A" * 21 + "A", "z" * 21 + "A")}
+    group.shared = replace(group.shared, initialized=dict(sorted((former | dict(group.shared.initialized)).items())))
+    shown = await client.ask(
+        wire.DescribeShareGroupOffsetsRequest(
+            [wire.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup("g", None)]
+        ),
+        1,
+    )
+    [topic] = shown.groups[0].topics
+    assert UUID(bytes=topic.topic_id) == key.topic_id and topic.partitions[0].start_offset == 7
+    request = wire.DeleteShareGroupOffsetsRequest
+    deleted = await client.ask(request("g", [request.DeleteShareGroupOffsetsRequestTopic("t")]), 0)
+    assert [(each.error_code, UUID(bytes=each.topic_id)) for each in deleted.responses] == [(0, key.topic_id)]
+    assert not group.shared.initialized
+    assert await broker.side.share_persister.start_offset(key) == -1
 
 
 @pytest.mark.checklist("C19")

@@ -28,6 +28,7 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import NO_OFFSET, Offset, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -35,7 +36,7 @@ _log = get_logger(__name__)
 _PATIENCE_S = 3.0
 #: States that are initialized or deleted at a time.
 _CHUNK = 100
-#: The pause after states of removed partitions could not be deleted, in seconds.
+#: The pause after states of removed topics or partitions could not be deleted, in seconds.
 _DELETE_AGAIN_S = 1.0
 
 _Work = Callable[[], Coroutine[object, object, None]]
@@ -49,6 +50,7 @@ class ShareGroupStates:
         self._log = parts.log
         self._topics = parts.topics
         self._group_log = group_log
+        self._repeats = Repeats(parts.services.clock.monotonic)
         #: Set once the share coordinator exists.
         self.persister: SharePersister
 
@@ -221,12 +223,26 @@ class ShareGroupStates:
         return results
 
     async def topics_deleted(self, names: Iterable[str]) -> None:
-        """States of topics that are no more are deleted."""
-        gone = set(names)
-        await self.forget(lambda topic_id, name: name in gone)
+        """States of topics that are no more are deleted, however often it fails."""
+        wanted = set(names)
+        # By their ids: meanwhile there may be others of these names, and vanish for a moment.
+        gone = {
+            topic_id
+            for partition in self._log.states()
+            for entry in partition.entries.values()
+            if entry.share is not None
+            for topic_id, topic in rules.begun(entry.share).items()
+            if topic.name in wanted and self._topics.topic_id(topic.name) != topic_id
+        }
+        is_done = not gone
+        while not is_done:
+            is_done = await self.forget(lambda topic_id, _: topic_id in gone)
+            if not is_done:
+                await asyncio.sleep(_DELETE_AGAIN_S)
 
-    async def forget(self, is_gone: Callable[[TopicId, str], bool]) -> None:
-        """Delete the states of topics, by id and name, that are gone. Those of a topic that is there stay."""
+    async def forget(self, is_gone: Callable[[TopicId, str], bool]) -> bool:
+        """Delete the states of topics, by id and name, that are gone. Those of a topic that is there stay. Whether all could be deleted."""
+        is_done = True
         for partition in list(self._log.states()):
             for entry in list(partition.entries.values()):
                 if entry.share is None:
@@ -237,10 +253,23 @@ class ShareGroupStates:
                     if is_gone(topic_id, topic.name) and self._topics.topic_id(topic.name) != topic_id
                 ]
                 if doomed:
-                    try:
-                        await self.delete_states(entry, doomed)
-                    except ApiError as error:
-                        _log.info("group.share_states_kept", group=entry.share.group_id, error=error.code.name)
+                    is_done &= await self._forgotten(entry, entry.share, doomed)
+        return is_done
+
+    async def _forgotten(self, entry: GroupEntry, group: ShareGroup, doomed: Sequence[TopicId]) -> bool:
+        """Whether these states could be deleted, or are not for this node to delete any more."""
+        errors: list[ApiError | None] = []
+        try:
+            errors += (await self.delete_states(entry, doomed)).values()
+        except ApiError as error:
+            errors.append(error)
+        failure = next((error for error in errors if error is not None), None)
+        if failure is None or not self._group_log.is_current(entry, group):
+            return True
+        suppressed = self._repeats.admit(group.group_id)
+        if suppressed is not None:
+            _log.info("group.share_states_kept", group=group.group_id, error=failure.code.name, suppressed=suppressed)
+        return False
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """States of partitions that topics do not have any more are deleted."""

@@ -165,7 +165,9 @@ class ShareGroupHandlers:
                 assert group is not None
                 is_visible = self._access.visible(request, DESCRIBE_TOPIC)
                 for known_id, topic in sorted(group.shared.initialized.items(), key=lambda item: item[1].name):
-                    if is_visible(topic.name):
+                    # What is left of former topics of its name must not stand for the present one.
+                    is_present = topic.name not in wanted or known_id == self._groups.topics.topic_id(topic.name)
+                    if is_visible(topic.name) and is_present:
                         wanted[topic.name] = (known_id, sorted(topic.partitions))
             else:
                 for each in asked.topics:
@@ -258,7 +260,8 @@ class ShareGroupHandlers:
     ) -> wire.DeleteShareGroupOffsetsResponse:
         self._check_feature()
         response = wire.DeleteShareGroupOffsetsResponse
-        ids: dict[str, TopicId] = {}
+        #: Of each name the topics, former ones too.
+        ids: dict[str, list[TopicId]] = {}
         results: Mapping[TopicId, ApiError | None] = {}
         asked = [topic.topic_name for topic in message.topics if topic.topic_name not in request.denied.topics]
         if asked or not message.topics:
@@ -268,20 +271,24 @@ class ShareGroupHandlers:
             entry = self._groups.find(message.group_id)
             assert entry is not None
             denied = request.denied.topics
-            ids = {topic.name: topic_id for topic_id, topic in begun(group).items() if topic.name not in denied}
-            doomed = [ids[name] for name in asked if name in ids]
+            for known_id, known in begun(group).items():
+                if known.name not in denied:
+                    ids.setdefault(known.name, []).append(known_id)
+            doomed = [topic_id for name in asked for topic_id in ids.get(name, ())]
             results = await self._groups.share_states.delete_states(entry, doomed)
         responses = []
         for topic in message.topics:
-            topic_id = ids.get(topic.topic_name)
+            found = ids.get(topic.topic_name, [])
             error: ApiError | None = None
             if topic.topic_name in request.denied.topics:
                 error = api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif topic_id is None:
+            elif not found:
                 error = api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete.")
             else:
-                error = results.get(topic_id)
-            raw = ZERO_UUID if topic_id is None else to_wire(topic_id)
+                error = next((each for topic_id in found if (each := results.get(topic_id)) is not None), None)
+            present = self._seen_id(request, topic.topic_name)
+            shown = present if present in found else next(iter(found), None)
+            raw = ZERO_UUID if shown is None else to_wire(shown)
             responses.append(response.DeleteShareGroupOffsetsResponseTopic(topic.topic_name, raw, *_code(error)))
         return response(responses=responses)
 
