@@ -12,7 +12,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import Outcome, find_leaving, leave_for_a_while
-from kafkalite.coordinators.groups.decisions.members import LEAVE_FOR_A_WHILE_EPOCH, EpochHeartbeat, EpochMember
+from kafkalite.coordinators.groups.decisions.members import (
+    LEAVE_FOR_A_WHILE_EPOCH,
+    EpochHeartbeat,
+    EpochMember,
+    removed_together,
+)
 from kafkalite.coordinators.groups.group_log import GroupLog
 from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupEntry, WaitingMember
 from kafkalite.coordinators.groups.parts import GroupParts
@@ -201,13 +206,14 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
             group.expect(member_id).session = self._now() + self._session_ms(group, member)
 
     def tick(self, entry: GroupEntry) -> None:
-        """Remove members that are overdue. A request that waits for a target is a sign of life."""
+        """Remove members that are overdue, as many as one append may have. A request that waits for a target is a sign of life."""
         group, now = self._need(entry), self._now()
         for each in self.of(entry)[1].waiting:
             self._is_there(group, each.member_id)
         gone = list(group.overdue(now))
         if not gone:
             return
+        gone = gone[: removed_together(group.group_id, (member.member_id for member, _ in gone))]
         try:
             self.remove(entry, group, [member for member, _ in gone], nothing)
         except ApiError:  # not written: a later tick tries again

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.members import ConsumerMember, MemberMetadata
+from kafkalite.coordinators.groups.decisions.share.group import ShareMember
+from kafkalite.coordinators.groups.decisions.streams.members import StreamsMember
 from kafkalite.coordinators.groups.decisions.subscription import subscribed
 from kafkalite.errors import ErrorCode
+from kafkalite.model import GROUP_TOPIC, NO_OFFSET
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
 
 from .conftest import Broker, FrameClient
 from .consumer_members import Member, started
 from .coordinator_requests import coordinator, join
 from .rights import counted_turns
+from .test_share_groups import Member as SharingMember
+from .test_streams_groups import Member as StreamingMember
+from .test_streams_groups import started as streams_started
 
 MEMBERS = 250
 
@@ -135,3 +144,42 @@ async def test_topics_that_appear_and_go_are_forgotten(broker: Broker) -> None:
     answer = await client.ask(request([request.DeleteTopicState("t")], timeout_ms=1_000), 6)
     assert not answer.responses[0].error_code
     assert "t" not in topics.existing() and "t" not in topics._known
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+async def test_members_whose_sessions_end_in_one_moment_are_removed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The records of all of them were one batch. With 6,200 members it was larger than max.message.bytes, and refused with each try: they
+    stayed members, and had their partitions, for ever."""
+    client = await (streams_started(broker) if kind == "streams" else started(broker))
+    append = broker.services.partitions.append_internal
+
+    def limited(timeout_ms: int, partitions: Sequence[Any], done: Any, **named: Any) -> None:
+        key, records = partitions[0]
+        if key.topic == GROUP_TOPIC and len(records) > 1_048_588:
+            done((ProducedPartition(key.topic, key.partition, ErrorCode.MESSAGE_TOO_LARGE, NO_OFFSET),))
+        else:
+            append(timeout_ms, partitions, done, **named)
+
+    monkeypatch.setattr(broker.services.partitions, "append_internal", limited)
+    first: Any = {"consumer": Member, "share": SharingMember, "streams": StreamingMember}[kind](
+        client, "m", *["t"] * (kind != "streams")
+    )
+    assert not (await first.beat()).error_code
+    groups, entry = broker.side.groups, broker.side.groups.find("g")
+    assert entry is not None and entry.newer is not None
+    group: Any = entry.newer
+    make: Any = {"consumer": ConsumerMember, "share": ShareMember, "streams": StreamsMember}[kind]
+    for number in range(500):
+        name = f"{number}{'x' * 1_000}"
+        group.apply(MemberMetadata(name, make(name)))
+    for name in list(group.members):
+        if kind == "share":
+            group.deadlines[name] = 1
+        else:
+            group.expect(name).session = 1
+    groups._schedule(entry)
+    for _ in range(20):
+        groups.tick()
+    assert not group.members

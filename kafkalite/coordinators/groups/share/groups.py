@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from kafkalite.coordinators.groups.decisions.assignment import AssignedTopic
-from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH, CurrentAssignment
+from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH, CurrentAssignment, removed_together
 from kafkalite.coordinators.groups.decisions.share import heartbeats as rules
 from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
@@ -129,12 +129,13 @@ class ShareGroups:
     # --- time ---
 
     def tick(self, entry: GroupEntry) -> None:
-        """Remove members that are overdue."""
+        """Remove members that are overdue, as many as one append may have."""
         group = entry.share
         assert group is not None
         gone = group.overdue(self._now())
         if not gone:
             return
+        gone = gone[: removed_together(group.group_id, (member.member_id for member in gone))]
         try:
             self._group_log.write(entry, group, rules.removed(group, gone))
         except ApiError:  # not written: a later tick tries again
