@@ -61,6 +61,11 @@ class NodeChannel(ABC, Generic[Question, Answer]):
     async def _exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """The answers, one for each. Raises what the connection raises; WireError: the response does not fit the request."""
 
+    def _is_asked(self) -> bool:
+        """Whether somebody waits for an answer. What its asker has given up is not asked: another node may have acted instead."""
+        self._queue = [each for each in self._queue if not each[1].done()]
+        return bool(self._queue)
+
     def _take(self) -> list[tuple[Question, asyncio.Future[Answer]]]:
         """Take the questions of the next request off the queue."""
         taken, self._queue = self._queue[: self.most_at_once], self._queue[self.most_at_once :]
@@ -70,7 +75,7 @@ class NodeChannel(ABC, Generic[Question, Answer]):
         """Ask until the queue is empty. Every waiter gets an outcome."""
         work: list[tuple[Question, asyncio.Future[Answer]]] = []
         try:
-            while self._queue:
+            while self._is_asked():
                 work = self._take()
                 try:
                     async with asyncio.timeout(_TIMEOUT_S):

@@ -117,6 +117,9 @@ class ShareRuntime:
     #: epoch of its leader, if the coordinator before this one ended before it was deleted: it is deleted first, by one task at a time.
     doubtful: dict[TopicId, set[int]] = field(default_factory=dict)
     doubts: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: What waits for share coordinators; given up when the group is unloaded (`is_over`).
+    asking: set[asyncio.Task[Any]] = field(default_factory=set)
+    is_over: bool = False
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     rested: asyncio.Event = field(default_factory=asyncio.Event)
 

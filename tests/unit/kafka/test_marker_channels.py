@@ -176,3 +176,30 @@ async def test_a_request_has_a_bounded_number_of_markers(monkeypatch: pytest.Mon
     marker = Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),))
     found = await asyncio.gather(*(channel.ask(marker) for _ in range(5)), return_exceptions=True)
     assert (sizes, [type(each) for each in found]) == ([2, 2, 1], [OSError] * 5)
+
+
+async def test_what_its_asker_has_given_up_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was asked when the node answered again, maybe for a coordinator that had been replaced since."""
+    services = _Recorder(OSError("refused"), OSError("refused"))
+    channel = MarkerChannel(services, ("h", 1))  # type: ignore[arg-type]
+    asked: list[int] = []
+    exchange = channel._exchange
+
+    async def noted(markers: Any) -> Any:
+        asked.extend(marker.producer_id for marker in markers)
+        return await exchange(markers)
+
+    monkeypatch.setattr(channel, "_exchange", noted)
+    waiting = []
+    for number in range(3):
+        marker = Marker(
+            ProducerId(number), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),)
+        )
+        waiting.append(asyncio.ensure_future(channel.ask(marker)))
+        await asyncio.sleep(0)
+    await services.dialling.wait()
+    waiting[1].cancel()
+    await asyncio.sleep(0)
+    services.may_go_on.set()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert asked == [0, 2]

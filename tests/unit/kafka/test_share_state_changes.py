@@ -398,3 +398,45 @@ async def test_a_doubtful_state_is_deleted_once(broker: Broker, in_turn: Callabl
             await asyncio.sleep(0)
     await asyncio.gather(beginning, setting, return_exceptions=True)
     assert coordinator.state is not None and coordinator.state.start_offset == 3
+
+
+@pytest.mark.parametrize("what", ["deletion", "beginning"])
+async def test_what_a_former_coordinator_was_about_to_ask_for_is_given_up(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It waited for a share coordinator, and so did the group's next coordinator. Its deletion came last, and took the state that had begun
+    again; or it began a state of a group that was deleted, in an epoch that fenced the next group of this name."""
+    client, second = await _fenced_group(broker), await broker.client()
+    if what == "deletion":
+        await Member(client, "m1", "t").beat()
+        await Member(client, "m1").beat(-1)
+    name = "delete" if what == "deletion" else "initialize"
+    serve, gates = getattr(broker.side.share_persister, name), list[asyncio.Event]()
+
+    async def slow(key: ShareKey, *arguments: Any) -> None:
+        if len(gates) < 4:
+            gates.append(gate := asyncio.Event())
+            await gate.wait()
+        await serve(key, *arguments)
+
+    monkeypatch.setattr(broker.side.share_persister, name, slow)
+    asking = asyncio.create_task(client.ask(deletion(), 0) if what == "deletion" else Member(client, "m1", "t").beat())
+    await until(lambda: len(gates) == 4)
+    reload(broker)
+    await until(lambda: not broker.side.groups.log.is_loading)
+    if what == "beginning":
+        await Member(second, "m1").beat(-1)
+        assert (await second.ask(wire.DeleteGroupsRequest(["g"]), 2)).results[0].error_code == 0
+    last = Member(second, "m3", "t")
+    if what == "deletion":
+        await last.beat()
+        await until(lambda: not group_of(broker).shared.deleting)
+        await last.beat(0, subscribed_topic_names=["t", "u"])
+        await until(lambda: not group_of(broker).shared.initializing)
+    for gate in gates:
+        gate.set()
+    await asking
+    async with asyncio.timeout(150):
+        while last.count < 4:
+            await last.beat(0)
+    await all_have_states(broker)

@@ -172,3 +172,4 @@ class ShareGroups:
         """Another node coordinates the group."""
         if entry.share is not None:
             entry.share.is_dead = True
+            self._states.unloaded(entry)

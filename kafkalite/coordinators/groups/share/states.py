@@ -63,6 +63,13 @@ class ShareGroupStates:
         initializing = partitions_of(group.shared.initializing)
         entry.share_runtime.doubtful = {topic_id: set(numbers) for topic_id, numbers in initializing.items()}
 
+    def unloaded(self, entry: GroupEntry) -> None:
+        """Another node coordinates the group: what share coordinators are asked for is given up."""
+        runtime = entry.share_runtime
+        runtime.is_over = True
+        for task in list(runtime.asking):
+            task.cancel()
+
     def work(self, entry: GroupEntry, group: ShareGroup) -> None:
         """See to it that states begin, and that deletions end, soon."""
         runtime = entry.share_runtime
@@ -92,7 +99,7 @@ class ShareGroupStates:
                 await self._group_log.stored(entry, group)
                 deletions = runtime.deletions
                 begun = await _errors(
-                    [partial(self._begin, runtime, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys]
+                    runtime, [partial(self._begin, runtime, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys]
                 )
                 if runtime.deletions != deletions:
                     continue  # what was deleted meanwhile, and is wanted again by now, begins another time
@@ -141,7 +148,7 @@ class ShareGroupStates:
             await self._group_log.stored(entry, group)
             keys = _keys_of(group.group_id, doomed)
             failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
-            errors = await _errors([partial(self.persister.delete, key) for _, key in keys])
+            errors = await _errors(runtime, [partial(self.persister.delete, key) for _, key in keys])
             for (topic_id, _), error in zip(keys, errors, strict=True):
                 failed[topic_id] = failed[topic_id] or error
             self._group_log.check_current(entry, group)
@@ -209,7 +216,7 @@ class ShareGroupStates:
             partial(self._begin, runtime, topic_id, key, epoch, wanted[topic_id][1][key.partition])
             for topic_id, key in keys
         ]
-        errors = await _errors(beginnings)
+        errors = await _errors(runtime, beginnings)
         results = {(topic_id, key.partition): error for (topic_id, key), error in zip(keys, errors, strict=True)}
         self._group_log.check_current(entry, group)
         if runtime.deletions != deletions:
@@ -305,7 +312,7 @@ class ShareGroupStates:
             await self._group_log.stored(entry, group)
             keys = _keys_of(group.group_id, doomed)
             while keys and self._group_log.is_current(entry, group):
-                errors = await _errors([partial(self.persister.delete, key) for _, key in keys[:_CHUNK]])
+                errors = await _errors(runtime, [partial(self.persister.delete, key) for _, key in keys[:_CHUNK]])
                 failed = [key for key, error in zip(keys, errors, strict=False) if error is not None]
                 keys = [*failed, *keys[_CHUNK:]]
                 if failed:
@@ -361,12 +368,34 @@ def _keys_of(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKe
     ]
 
 
-async def _errors(work: Sequence[_Work]) -> list[ApiError | None]:
-    """Do all, _CHUNK of them side by side; the error of each."""
+async def _errors(runtime: ShareRuntime, work: Sequence[_Work]) -> list[ApiError | None]:
+    """Ask share coordinators for all this, _CHUNK at a time side by side; the error of each."""
+    asking = [partial(_while_ours, runtime, each) for each in work]
     errors: list[ApiError | None] = []
-    for start in range(0, len(work), _CHUNK):
-        errors += await _side_by_side(work[start : start + _CHUNK])
+    for start in range(0, len(asking), _CHUNK):
+        errors += await _side_by_side(asking[start : start + _CHUNK])
     return errors
+
+
+async def _while_ours(runtime: ShareRuntime, work: _Work) -> None:
+    """Do this as long as this node coordinates the group. Raises ApiError.
+
+    The next coordinator does it as well. What this one asked for later would delete a state that has begun again, or begin one of a group
+    that was deleted.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    if runtime.is_over:
+        raise api_error(ErrorCode.NOT_COORDINATOR)
+    runtime.asking.add(task)
+    try:
+        await work()
+    except asyncio.CancelledError:
+        if not runtime.is_over or task.uncancel():
+            raise
+        raise api_error(ErrorCode.NOT_COORDINATOR) from None
+    finally:
+        runtime.asking.discard(task)
 
 
 async def _side_by_side(work: Sequence[_Work]) -> list[ApiError | None]:
