@@ -99,8 +99,10 @@ class DecoderSource(FunctionSource):
                 position += 1
         if self.is_flexible:
             self.tags(depth, tagged, values)
-        arguments = ", ".join(values.get(field.name) or self.default(field) for field in owner.fields)
-        self.emit(depth, f"{target} = C_{owner.name}({arguments})")
+        # As __init__ does it, but without that call: it takes longer than all the rest.
+        self.emit(depth, f"{target} = new(C_{owner.name})")
+        for field in owner.fields:
+            self.emit(depth, f"{target}.{field.name} = {values.get(field.name) or self.default(field)}")
 
     def tags(self, depth: int, tagged: list[Field], values: dict[str, str]) -> None:
         for field in tagged:

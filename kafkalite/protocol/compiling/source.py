@@ -57,6 +57,7 @@ class FunctionSource:
             "read_varint": read_varint, "varint": varint, "WireError": WireError, "unpack_from": struct.unpack_from,
             "pack": struct.pack, "put_records": _put_records, "records_size": _records_size,
             "MAX_ELEMENTS": MAX_ARRAY_ELEMENTS, "MAX_STRING": MAX_STRING_BYTES, "VARINTS": VARINTS, "to_bytes": bytes, "count": len, "to_str": str,
+            "new": object.__new__,
         }  # fmt: skip
         self._variables = 0
         for name, cls in classes(schema.name).items():
