@@ -15,21 +15,27 @@ from typing import Any
 
 _Job = tuple[Future[Any], Callable[[], Any]]
 
-_own = threading.local()
 
+class _Own(threading.local):
+    """Whose thread this is; None: of no disk. (A default, for the loop asks at each append: an attribute that is missing takes ten times as long.)"""
+
+    workers: Workers | None = None
+
+
+_own = _Own()
 
 _NO_THREAD = nullcontext()
 
 
 def change(path: str) -> AbstractContextManager[None]:
     """Around each operation that changes a disk. In a thread that was left behind it raises OSError instead."""
-    workers: Workers | None = getattr(_own, "workers", None)
+    workers = _own.workers
     return _NO_THREAD if workers is None else workers.change(path)
 
 
 def is_disk_thread() -> bool:
     """Whether this is one of these threads, so that `change` has anything to do."""
-    return hasattr(_own, "workers")
+    return _own.workers is not None
 
 
 class Workers:
