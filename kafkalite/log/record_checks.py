@@ -90,10 +90,10 @@ class CheckBudget:
     left = CHEAP_REQUEST_BYTES
 
 
-def is_costly(records: Buffer, rules: RecordRules, now_ms: int, budget: CheckBudget) -> bool:
+def is_costly(records: Buffer, rules: RecordRules, now_ms: int, budget: CheckBudget | None = None) -> bool:
     """Whether `prepare` has to check the batch, which may take long. A cheap check is made here, on the loop.
 
-    Keys of few uncompressed records are left to the append. `budget`: of the request.
+    Keys of few uncompressed records are left to the append. `budget`: of a request with several batches.
 
     Raises ApiError: what the cheap check has found (as `prepare`).
     """
@@ -116,7 +116,7 @@ def is_costly(records: Buffer, rules: RecordRules, now_ms: int, budget: CheckBud
         return False  # the append refuses it
     if is_suspicious:
         _check(view, header, rules, now_ms)
-    return bool(header.compression) and _is_more_than_cheap(header, view[HEADER_SIZE:], budget)
+    return bool(header.compression) and _is_more_than_cheap(header, view[HEADER_SIZE:], budget or CheckBudget())
 
 
 def _is_more_than_cheap(header: BatchHeader, payload: memoryview, budget: CheckBudget) -> bool:

@@ -17,6 +17,8 @@ LENGTHS = 8
 _HEADERS = 8
 #: Attributes, two deltas, two lengths of -1 or 0, number of headers: a byte each.
 _LEAST_RECORD = 6
+#: A length of -1.
+_NULL = 1
 #: The end of records of which only a part is here.
 _ENDLESS = 2**63
 
@@ -57,19 +59,26 @@ def _end_of_record(buffer: Buffer, at: int, end: int) -> int:
     stop = at + size
     if size < _LEAST_RECORD or stop > end:
         raise _wrong(f"record 0 has a length of {size} bytes")
-    at += 1  # behind the attributes: the deltas of timestamp and offset, nearly always a byte each
-    for _ in range(2):
-        at = at + 1 if buffer[at] < 128 else decode_varint(buffer, at)[1]
-    for _ in range(2):  # key and value
-        size = buffer[at]
-        if size < 128:
-            size, at = (size >> 1) ^ -(size & 1), at + 1
-        else:
-            size, at = decode_varint(buffer, at)
+    # Behind the attributes: the deltas of timestamp and offset, nearly always 0 in the first record.
+    if buffer[at + 1] or buffer[at + 2]:
+        _, at = decode_varint(buffer, at + 1)
+        _, at = decode_varint(buffer, at)
+    else:
+        at += 3
+    size = buffer[at]
+    if size == _NULL:  # most records have no key
+        at += 1
+    else:
+        size, at = decode_varint(buffer, at)
         if size > 0:
             at += size
         if at >= stop:
             raise _wrong("a record's field exceeds the record")
+    size, at = decode_varint(buffer, at)
+    if size > 0:
+        at += size
+    if at >= stop:
+        raise _wrong("a record's field exceeds the record")
     if buffer[at]:
         return _behind_headers(buffer, at, stop)
     if at + 1 != stop:
