@@ -5,7 +5,8 @@ Offsets are counted in records. An "end offset" is exclusive: the next offset to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, NewType
 
 from kafkalite.lazy_dataclass import dataclass
@@ -51,6 +52,10 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+#: From topic and number; without the call of Python code that `TopicPartition(...)` is, for what is done with each request.
+new_topic_partition: Callable[[tuple[str, int]], TopicPartition] = partial(tuple.__new__, TopicPartition)
 
 
 def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kafkalite.lazy_dataclass import dataclass
@@ -42,8 +44,7 @@ class ListedOffset:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class ProducedPartition:
+class ProducedPartition(NamedTuple):
     """`base_offset` -1: not known. `log_append_time_ms` -1: records keep their own timestamps."""
 
     topic: str
@@ -55,6 +56,10 @@ class ProducedPartition:
     message: str = ""
     #: Records that are wrong: (number within the batch, why). Empty with an error: the whole batch is.
     record_errors: tuple[tuple[int, str], ...] = ()
+
+
+#: From all fields, in order; without the call of Python code that `ProducedPartition(...)` is.
+new_produced: Callable[[tuple[object, ...]], ProducedPartition] = partial(tuple.__new__, ProducedPartition)
 
 
 class CurrentLeader(NamedTuple):

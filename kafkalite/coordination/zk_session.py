@@ -48,6 +48,8 @@ _BACKOFF_MAX_S = 1.0
 #: After we stood still (SIGSTOP, a suspended VM) the answers wait in the socket: look there before giving up.
 _SECOND_LOOK_S = 0.05
 _CLOSE_PATIENCE_S = 2.0
+#: For each append asks for the lease.
+_EXPIRED, _NO_LEASE = SessionState.EXPIRED, float("-inf")
 
 
 class ZkSession:
@@ -133,8 +135,8 @@ class ZkSession:
         return self._state
 
     def lease_left(self) -> float:
-        if self._state is SessionState.EXPIRED:
-            return float("-inf")
+        if self._state is _EXPIRED:
+            return _NO_LEASE
         return self._lease.until - self._clock.boottime()
 
     def silent_s(self) -> float:

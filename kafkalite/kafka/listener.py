@@ -305,13 +305,18 @@ class KafkaListener:
         if self.quotas.is_active:
             self._meter(request)
         try:
-            result = self._start(api, request, message)
+            result = self._call(api, request, message)
+            if type(result) is GeneratorType:  # it works in steps, and answers later
+                stepped.answer(request, message, result)
+                result = None
         except ApiError as error:
             if not self._ended(request, message):
                 request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
         if request.throttle is not None and (wait_ms := request.throttle.started()):
             request.connection.mute(wait_ms)
+        if request.is_answered:
+            return  # `timed` has counted it
         request.returned = self.monotonic()
         if result is None:
             return
@@ -373,14 +378,6 @@ class KafkaListener:
             request.throttle = ThrottleAccounting(
                 self.quotas, self.services.clock, request.principal, request.client_id
             )
-
-    def _start(self, api: OfferedApi, request: Request, message: Any) -> Any:
-        """As `_call`, but a handler that works in steps answers later. Raises ApiError."""
-        result = self._call(api, request, message)
-        if type(result) is GeneratorType:
-            stepped.answer(request, message, result)
-            result = None
-        return result
 
     def _call(self, api: OfferedApi, request: Request, message: Any) -> Any:
         """Check what it needs, then call its handler. Raises ApiError."""

@@ -7,7 +7,7 @@ offsets, producers and indexes change only after the write has returned.
 from __future__ import annotations
 
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.log.appending import AppendInfo, duplicate_of, place_for, with_new_heads
+from kafkalite.log.appending import AppendInfo, duplicate_of, new_append_info, place_for, with_new_heads
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.producer_state import CompletedTransaction, PreparedAppend, ProducerStates
@@ -189,7 +189,8 @@ class AppendableLog(ReadableLog):
                     segment = self._roll(base)
                 before = segment.size
                 newest = local.write(batches, bases, buffers, first, first + count, append_time, interval)
-                max_timestamp = max(max_timestamp, newest)
+                if newest > max_timestamp:
+                    max_timestamp = newest
                 total += segment.size - before
                 if config.preallocate and not before:
                     segment.reserve(config.segment_bytes)
@@ -213,10 +214,10 @@ class AppendableLog(ReadableLog):
         flusher = self._flusher
         if flusher.unflushed_since_ms is None:
             flusher.unflushed_since_ms = self._now_ms()
-        return AppendInfo(
-            bases[0], self.log_end_offset - 1, max_timestamp, append_time, len(batches), total,
-            new_producers=new, dropped_producers=dropped,
-        )  # fmt: skip
+        end = self.log_end_offset
+        return new_append_info(
+            (bases[0], end - 1, max_timestamp, append_time, len(batches), total, False, new, dropped)
+        )
 
     def _record_ended(self, aborted: list[tuple[CompletedTransaction, int]]) -> None:
         local = self._local

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
@@ -34,6 +36,10 @@ class AppendInfo(NamedTuple):
     #: Producers that the log did not know, and those that it dropped to keep `max.producer.ids`.
     new_producers: int = 0
     dropped_producers: int = 0
+
+
+#: From all fields, in order; as `record.batch.new_header`.
+new_append_info: Callable[[tuple[object, ...]], AppendInfo] = partial(tuple.__new__, AppendInfo)
 
 
 def duplicate_of(

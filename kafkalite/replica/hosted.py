@@ -252,7 +252,7 @@ class HostedPartitions:
         else:
             share = (mark - before) / (leader.log_end_offset - before)
             readable = partition.readable_bytes + int((partition.appended_bytes - partition.readable_bytes) * share)
-        grown = max(readable - partition.readable_bytes, 1)
+        grown = readable - partition.readable_bytes
         partition.readable_bytes = readable
         for replica_id, entry in partition.entries.items():
             if not entry.is_sent:
@@ -263,7 +263,7 @@ class HostedPartitions:
         while waiters and waiters[0].required_offset <= leader.high_watermark:
             waiters.popleft().settle()
         if partition.fetch_waiters:
-            partition.serve_readers(grown)
+            partition.serve_readers(max(grown, 1))
 
     def is_read_at(self, partition: Partition, replica_id: BrokerId) -> None:
         """Consumers read at this follower from now on: it gets each new high watermark at once (KIP-392)."""

@@ -11,7 +11,7 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.validation import Origin
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
-from kafkalite.partition_values import ProducedPartition
+from kafkalite.partition_values import ProducedPartition, new_produced
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.purgatory import MAX_WAITING, DeadlineWheel, DelayedProduce, ProduceDone, ProduceWaiter
@@ -22,6 +22,8 @@ from kafkalite.replica.skipped_sequences import SkippedSequences
 PIECE = 64
 #: After this time a piece is over as well (seconds). What is left of its records is copied, so that is not for a large request's every batch.
 PIECE_S = 0.01
+#: An attribute of an enumeration is looked up in Python's slow way, and each append looks several times.
+_NONE = ErrorCode.NONE
 
 
 class _PendingProduce(DelayedProduce):
@@ -41,7 +43,7 @@ class _PendingProduce(DelayedProduce):
         transaction_version: int,
         client: Callable[[], str] | None,
     ) -> None:
-        super().__init__(wheel, len(partitions), done)
+        DelayedProduce.__init__(self, wheel, len(partitions), done)
         # Held until all is appended: no partition settled meanwhile may answer for the request.
         self.pending = 1
         self.partitions = partitions
@@ -158,14 +160,16 @@ class ProduceHandler:
         refusal = self._refusal(acks)
         has_lease = hosted.usable()
         failed = 0
-        first, end = request.position, min(request.position + at_most, len(partitions))
+        count = len(partitions)
+        first = request.position
+        end = count if count - first <= at_most else first + at_most
         until = hosted.monotonic() + PIECE_S if end - first > 1 and at_most == PIECE else math.inf
         for index in range(first, end):
             if until < math.inf and index > first and hosted.monotonic() >= until:
                 end = index
                 break
             topic_partition, records = partitions[index]
-            if refusal is not ErrorCode.NONE:
+            if refusal is not _NONE:
                 results[index] = refused(topic_partition, refusal)
                 self._skipped.refused(topic_partition, records, refusal)
                 failed += 1
@@ -180,13 +184,13 @@ class ProduceHandler:
             if result is not None and result.error:
                 failed += 1
                 self._skipped.refused(topic_partition, records, ErrorCode(result.error))
-            elif self._skipped:
+            elif self._skipped.remembered:
                 self._skipped.appended(topic_partition, records)
         request.position = end
         hosted.counters.failed_produce_requests += failed
-        if end < len(partitions):
+        if end < count:
             return False
-        hosted.counters.produce_requests += len(partitions)
+        hosted.counters.produce_requests += count
         request.partitions = ()
         request.pending -= 1
         if request.pending == 0:
@@ -207,10 +211,10 @@ class ProduceHandler:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if self._is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if acks == -1 and len(self._hosted.wheel) - self._hosted.long_polls.taken >= MAX_WAITING:
+        if acks == -1 and self._hosted.wheel.count - self._hosted.long_polls.taken >= MAX_WAITING:
             # Every producer sends again after it. librdkafka takes THROTTLING_QUOTA_EXCEEDED for final.
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        return ErrorCode.NONE
+        return _NONE
 
     def _append(
         self, request: _PendingProduce, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
@@ -238,7 +242,7 @@ class ProduceHandler:
             )
             return
         log = partition.log
-        if self._skipped and origin == "client":
+        if self._skipped.remembered and origin == "client":
             producers = log.active_producers()
             if self._skipped.begins_ahead(topic_partition, log.topic_id, records, producers):
                 raise api_error(
@@ -260,24 +264,21 @@ class ProduceHandler:
             partition.newest_client = request.client()
         if info.dropped_producers:
             hosted.producers_dropped(partition, info.dropped_producers)
-        result = ProducedPartition(
-            topic_partition.topic,
-            topic_partition.partition,
-            ErrorCode.NONE,
-            Offset(info.first_offset),
-            info.log_append_time_ms,
-            log.log_start_offset,
+        result = new_produced(
+            (*topic_partition, _NONE, info.first_offset, info.log_append_time_ms, log.log_start_offset, "", ())
         )
+        if not info.duplicate:
+            hosted.appended(partition, log.log_end_offset, info.size_bytes)
         required = Offset(info.last_offset + 1)
-        if acks == -1 and required > leader.high_watermark:
+        if acks != -1 or required <= leader.high_watermark:  # without other replicas it is committed already
+            results[index] = result
+        elif partition.leader is leader:
             waiter = ProduceWaiter(request, index, partition, required, result)
             request.waiters.append(waiter)
             request.pending += 1
             partition.add_produce_waiter(waiter)
-        else:
-            results[index] = result
-        if not info.duplicate:
-            hosted.appended(partition, log.log_end_offset, info.size_bytes)
+        else:  # what was done for a request that this append has committed, too, has ended the leadership
+            results[index] = refused(topic_partition, self.missing(topic_partition))
 
     def missing(self, topic_partition: TopicPartition) -> ErrorCode:
         """Why a partition is not led here."""

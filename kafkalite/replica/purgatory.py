@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import math
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Protocol
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_OFFSET, Offset
@@ -53,12 +53,13 @@ class DeadlineWheel:
         self._order: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_bucket = -1
-        self._count = 0
+        #: What is in it.
+        self.count = 0
         #: The node stops: an operation that would wait again is answered instead.
         self.is_closed = False
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def add(self, waiting: Waiting, delay_ms: int) -> None:
         """From now on `waiting` has a deadline, `delay_ms` from now."""
@@ -67,11 +68,11 @@ class DeadlineWheel:
         bucket = math.ceil((loop.time() + delay_ms / 1000) / self._grain_s)
         waiting.bucket = bucket
         members = self._buckets.get(bucket)
-        self._count += 1
+        self.count += 1
         if members is not None:
             members[waiting] = None
             return
-        if len(self._buckets) > 2 * self._count + _SPARE_BUCKETS:
+        if len(self._buckets) > 2 * self.count + _SPARE_BUCKETS:
             self._buckets = {moment: members for moment, members in self._buckets.items() if members}
             self._order = sorted(self._buckets)
         self._buckets[bucket] = {waiting: None}
@@ -85,7 +86,7 @@ class DeadlineWheel:
             members = self._buckets.get(waiting.bucket)
             if members is not None and waiting in members:
                 del members[waiting]
-                self._count -= 1
+                self.count -= 1
             waiting.bucket = -1
 
     def expire_all(self) -> None:
@@ -117,7 +118,7 @@ class DeadlineWheel:
 
     def _expire_bucket(self, bucket: int) -> None:
         members = self._buckets.pop(bucket, {})
-        self._count -= len(members)
+        self.count -= len(members)
         for waiting in members:
             waiting.bucket = -1
         for waiting in members:
@@ -130,7 +131,7 @@ class DelayedProduce(Waiting):
     __slots__ = ("_done", "_wheel", "is_done", "pending", "results", "waiters")
 
     def __init__(self, wheel: DeadlineWheel, size: int, done: ProduceDone) -> None:
-        super().__init__()
+        self.bucket = -1  # as Waiting does; each call more is paid for by each request
         self._wheel = wheel
         self._done = done
         self.results: list[ProducedPartition | None] = [None] * size
@@ -152,8 +153,8 @@ class DelayedProduce(Waiting):
         if self.bucket != -1:
             self._wheel.discard(self)
         self.waiters = []
-        assert all(self.results)
-        self._done(cast("tuple[ProducedPartition, ...]", tuple(self.results)))
+        assert None not in self.results
+        self._done(tuple(self.results))  # type: ignore[arg-type]  # no None is left
 
     def expire(self) -> None:
         """What is not settled has timed out; the records may yet be committed."""

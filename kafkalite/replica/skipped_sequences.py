@@ -53,10 +53,11 @@ class SkippedSequences:
     """What was refused lately, per partition and producer."""
 
     def __init__(self) -> None:
-        self._refused: dict[tuple[TopicPartition, int], _RefusedBatch] = {}
+        #: Mostly empty: each append looks.
+        self.remembered: dict[tuple[TopicPartition, int], _RefusedBatch] = {}
 
     def __len__(self) -> int:
-        return len(self._refused)
+        return len(self.remembered)
 
     def refused(self, partition: TopicPartition, records: Buffer, error: ErrorCode) -> None:
         """Nothing of this batch was appended."""
@@ -66,16 +67,16 @@ class SkippedSequences:
         if producer_id < 0:
             return
         key = (partition, producer_id)
-        known = self._refused.pop(key, None)
+        known = self.remembered.pop(key, None)
         if known is not None and known.epoch == epoch and is_behind(sequence, known.sequence):
             # It is one of those behind, refused for the same reason: the first one still has to come again.
             known.behind -= 1
             if known.behind > 0:
-                self._refused[key] = known
+                self.remembered[key] = known
             return
-        if len(self._refused) >= MAX_REMEMBERED:
-            del self._refused[next(iter(self._refused))]
-        self._refused[key] = _RefusedBatch(epoch, sequence, error, BEHIND)
+        if len(self.remembered) >= MAX_REMEMBERED:
+            del self.remembered[next(iter(self.remembered))]
+        self.remembered[key] = _RefusedBatch(epoch, sequence, error, BEHIND)
 
     def begins_ahead(
         self, partition: TopicPartition, topic_id: TopicId, records: Buffer, known_producers: Container[int]
@@ -87,9 +88,9 @@ class SkippedSequences:
         if len(records) < _HEAD_BYTES:
             return False
         producer_id, _, _ = _PRODUCER(records)
-        by_id = self._refused.pop((TopicPartition(topic_id, partition.partition), producer_id), None)
+        by_id = self.remembered.pop((TopicPartition(topic_id, partition.partition), producer_id), None)
         if by_id is not None:
-            self._refused[partition, producer_id] = by_id
+            self.remembered[partition, producer_id] = by_id
         return producer_id not in known_producers and self._ahead_of(partition, records) is not None
 
     def appended(self, partition: TopicPartition, records: Buffer) -> None:
@@ -97,9 +98,9 @@ class SkippedSequences:
         if len(records) < _HEAD_BYTES:
             return
         producer_id, epoch, sequence = _PRODUCER(records)
-        known = self._refused.get((partition, producer_id))
+        known = self.remembered.get((partition, producer_id))
         if known is not None and (known.epoch != epoch or not is_behind(known.sequence, sequence)):
-            del self._refused[partition, producer_id]
+            del self.remembered[partition, producer_id]
 
     def error_ahead(self, partition: TopicPartition, records: Buffer) -> ErrorCode | None:
         """The error of the batch before this one, whose sequence is out of order; None: it is no consequence of such an error."""
@@ -109,11 +110,11 @@ class SkippedSequences:
         known.behind -= 1
         if known.behind <= 0:
             producer_id, _, _ = _PRODUCER(records)
-            del self._refused[partition, producer_id]
+            del self.remembered[partition, producer_id]
         return known.error
 
     def _ahead_of(self, partition: TopicPartition, records: Buffer) -> _RefusedBatch | None:
         """The batch that was refused, and has to come again before this one."""
         producer_id, epoch, sequence = _PRODUCER(records)
-        known = self._refused.get((partition, producer_id))
+        known = self.remembered.get((partition, producer_id))
         return known if known is not None and known.epoch == epoch and is_behind(sequence, known.sequence) else None

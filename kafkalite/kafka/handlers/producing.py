@@ -16,7 +16,7 @@ from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.log.record_checks import CheckBudget, RecordRules, is_costly, prepare
-from kafkalite.model import INTERNAL_TOPICS, Buffer, Offset, TopicPartition
+from kafkalite.model import INTERNAL_TOPICS, Buffer, Offset, TopicPartition, new_topic_partition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
@@ -45,6 +45,7 @@ _ADDS_FROM = 12
 _IDS_FROM = 13
 #: From this version on, an answer says where the leader is (KIP-951).
 _LEADERS_FROM = 10
+_NONE = ErrorCode.NONE
 
 
 def records_error(records: Buffer | None, version: int) -> ErrorCode:
@@ -65,7 +66,7 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
         )
     if version < 7 and _ATTRIBUTES(records)[0] & 7 == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    return ErrorCode.NONE
+    return _NONE
 
 
 def _error_of(request: Request, message: wire.ProduceRequest, topic: str, records: Buffer | None) -> ErrorCode:
@@ -110,7 +111,7 @@ class ProduceHandlers:
             name_topics(self._services, message.topic_data)
         [topic] = message.topic_data
         [partition] = topic.partition_data
-        key, records = TopicPartition(topic.name, partition.index), partition.records
+        key, records = new_topic_partition((topic.name, partition.index)), partition.records
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, len(records or b""))
         error = _error_of(request, message, topic.name, records)
@@ -120,7 +121,7 @@ class ProduceHandlers:
             return
         rules = self._partitions.record_rules(key)
         try:
-            costly = rules is not None and is_costly(records, rules, self._services.clock.wall_ms(), CheckBudget())
+            costly = rules is not None and is_costly(records, rules, self._services.clock.wall_ms())
         except ApiError as wrong:
             self._append(request, message, [], {key: _refused(key, wrong)})
             return

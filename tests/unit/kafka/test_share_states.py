@@ -138,7 +138,7 @@ async def test_a_new_leader_that_had_to_read_twice_may_go_back(broker: Broker, m
 
     def not_confirmed(timeout_ms: int, wanted: Any, done: Any, **more: Any) -> None:
         append(timeout_ms, wanted, lambda results: None, **more)
-        results = tuple(replace(wire_error(key), error=int(ErrorCode.REQUEST_TIMED_OUT)) for key, _ in wanted)
+        results = tuple(wire_error(key)._replace(error=int(ErrorCode.REQUEST_TIMED_OUT)) for key, _ in wanted)
         asyncio.get_running_loop().call_soon(done, results)
 
     monkeypatch.setattr(partitions, "append_internal", not_confirmed)

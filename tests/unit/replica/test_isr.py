@@ -353,6 +353,21 @@ async def test_an_append_before_the_fence_is_committed_after_it(make_cluster, un
     await until(lambda: partition.high_watermark == 1)
 
 
+async def test_an_append_that_ends_the_leadership_through_an_earlier_one(make_cluster):
+    """What is done for the request that it commits ends the leadership: the append's own request is not left to its deadline."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    manager = cluster.node(1).manager
+    partition = cluster.node(1).partition(TP)
+    manager.producing.produce(-1, 60_000, [(TP, _batch())], lambda _: manager.hosted.demote(partition))
+    partition.leader.followers[2].log_end_offset = 1
+    answers = []
+    manager.producing.produce(-1, 60_000, [(TP, _batch())], answers.append)
+    assert partition.leader is None and not partition.produce_waiters
+    assert [result.error for (result,) in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
 def _batch():
     from kafkalite.record.builder import build_batch
 
