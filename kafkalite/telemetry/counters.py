@@ -22,6 +22,13 @@ class Timing:
         self.counts[bisect_left(BUCKETS_MS, ms)] += 1
         self.sum_ms += ms
 
+    def and_of(self, other: Timing) -> Timing:
+        """Both together."""
+        both = Timing()
+        both.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        both.sum_ms = self.sum_ms + other.sum_ms
+        return both
+
     def buckets(self) -> list[tuple[str, float]]:
         """(upper bound, how many are at most that), as Prometheus has them."""
         total = 0
@@ -33,14 +40,44 @@ class Timing:
 
 
 class ApiTiming:
-    """One API's requests. `local`: our own work until the handler returned; `remote`: until the answer was there."""
+    """One API's requests: those whose handler has answered, and those that were answered later."""
 
-    __slots__ = ("local", "remote", "total")
+    __slots__ = ("_at_once", "_local", "_remote", "_total")
 
     def __init__(self) -> None:
-        self.local = Timing()
-        self.remote = Timing()
-        self.total = Timing()
+        self._at_once = Timing()
+        self._local = Timing()
+        self._remote = Timing()
+        self._total = Timing()
+
+    def add(self, local_ms: float, total_ms: float) -> None:
+        """Count one. It was answered at once if the two are the same."""
+        if local_ms == total_ms:
+            # Most requests: what that means for the three histograms is worked out when they are read.
+            at_once = self._at_once
+            at_once.counts[bisect_left(BUCKETS_MS, total_ms)] += 1
+            at_once.sum_ms += total_ms
+            return
+        self._local.add(local_ms)
+        self._remote.add(total_ms - local_ms)
+        self._total.add(total_ms)
+
+    @property
+    def local(self) -> Timing:
+        """Our own work until the handler returned."""
+        return self._local.and_of(self._at_once)
+
+    @property
+    def remote(self) -> Timing:
+        """From then on until the answer was there."""
+        at_once = Timing()
+        at_once.counts[0] = sum(self._at_once.counts)
+        return self._remote.and_of(at_once)
+
+    @property
+    def total(self) -> Timing:
+        """Both."""
+        return self._total.and_of(self._at_once)
 
 
 class Requests:
@@ -56,14 +93,4 @@ class Requests:
         timing = self.by_api.get(api)
         if timing is None:
             timing = self.by_api[api] = ApiTiming()
-        total_ms = total_s * 1000
-        bucket = bisect_left(BUCKETS_MS, total_ms)
-        timing.total.counts[bucket] += 1
-        timing.total.sum_ms += total_ms
-        if local_s == total_s:  # answered at once, as most are: nothing to look up again
-            timing.local.counts[bucket] += 1
-            timing.local.sum_ms += total_ms
-            timing.remote.counts[0] += 1
-            return
-        timing.local.add(local_s * 1000)
-        timing.remote.add((total_s - local_s) * 1000)
+        timing.add(local_s * 1000, total_s * 1000)

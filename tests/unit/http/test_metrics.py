@@ -116,6 +116,11 @@ def test_timings_add_up() -> None:
     requests = Requests()
     requests.add("Fetch", 0.001, 0.5)
     assert (requests.by_api["Fetch"].local.sum_ms, requests.by_api["Fetch"].remote.sum_ms) == (1.0, 499.0)
+    requests.add("Fetch", 0.002, 0.002)  # its handler has answered
+    found = requests.by_api["Fetch"]
+    assert [timing.sum_ms for timing in (found.local, found.remote, found.total)] == [3.0, 499.0, 502.0]
+    counts = [dict(timing.buckets()) for timing in (found.local, found.remote, found.total)]
+    assert [(rows["0.1"], rows["2.5"], rows["500.0"]) for rows in counts] == [(0, 2, 2), (1, 1, 2), (0, 1, 2)]
 
 
 def test_the_dashboard_names_only_metrics_that_there_are() -> None:
