@@ -126,7 +126,8 @@ class Partition:
         return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def add_produce_waiter(self, waiter: ProduceWaiter) -> None:
-        """Keep the order of offsets; only the retry of a duplicate ever comes out of order."""
+        """Keep the order of offsets; out of order come only the retry of a duplicate, and an append made for a request that the append
+        before it has committed."""
         waiters = self.produce_waiters
         if not waiters or waiters[-1].required_offset <= waiter.required_offset:
             waiters.append(waiter)
