@@ -57,17 +57,19 @@ def make_apis(
     """The table of APIs by key for those that have a handler. `many`, `recall`, `in_place`: see `OfferedApi`."""
     table: dict[int, OfferedApi] = {}
     for name, handler in handlers.items():
-        request = schemas()[name + "Request"]
+        request, response = schemas()[name + "Request"], schemas()[name + "Response"]
         low, high = OFFERED[name]
         table[request.api_key] = OfferedApi(
             key=request.api_key,
             name=name,
             versions=range(low, high + 1),
             served_versions=frozenset(version for version in range(low, high + 1) if is_served(name, version)),
-            known_versions=request.versions,
-            flexible_requests=request.flexible,
+            known_versions=frozenset(request.versions),
+            flexible_requests=frozenset(version for version in request.versions if version in request.flexible),
             # KIP-511: a client that does not know the broker yet must be able to read this one's header.
-            flexible_responses=range(0) if name == "ApiVersions" else schemas()[name + "Response"].flexible,
+            flexible_responses=frozenset(
+                version for version in request.versions if version in response.flexible and name != "ApiVersions"
+            ),
             handler=handler,
             many=many.get(name),
             recall=recall.get(name),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalite.security.listener import SaslLogin
 
 _LENGTH = struct.Struct(">i").unpack_from
+_LEAST_BYTES, _USUAL_BYTES = frames.LEAST_BYTES, frames.MAX_OTHER_REQUEST_BYTES
 API_VERSIONS = 18
 #: Answers beyond this are handed to the transport before the next request is looked at.
 _FLUSH_BYTES = 2**20
@@ -152,8 +153,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _parse(self, view: memoryview, start: int, stop: int) -> int:
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
         self._is_parsing = True
-        arrived, rush = start, self.listener.rush
-        began = now = self.listener.monotonic()
+        listener, out = self.listener, self.out
+        arrived, rush = start, listener.rush
+        began = now = listener.monotonic()
         try:
             while stop - start >= 4:
                 if not self._flow.may_start(len(self._waiting)):
@@ -161,13 +163,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     break
                 size = _LENGTH(view, start)[0]
                 first = start + 4
-                least = frames.LEAST_BYTES if self.authenticator is None else frames.LEAST_TOKEN_BYTES
                 # Of nearly all frames `why_refused` has nothing to say: none above the limit, none that only Produce may send.
-                is_usual = least <= size <= self.max_request_bytes and size <= frames.MAX_OTHER_REQUEST_BYTES
-                if not is_usual and (why := frames.why_refused(view[first:stop], size, least, self.max_request_bytes)):
-                    self.refuse("frame.length", why)
-                    return stop
-                if self.listener.quotas.is_active and self._is_in_arrears(view[first:stop]):
+                if not (_LEAST_BYTES <= size <= _USUAL_BYTES and size <= self.max_request_bytes):
+                    least = _LEAST_BYTES if self.authenticator is None else frames.LEAST_TOKEN_BYTES
+                    if why := frames.why_refused(view[first:stop], size, least, self.max_request_bytes):
+                        self.refuse("frame.length", why)
+                        return stop
+                if listener.quotas.is_active and self._is_in_arrears(view[first:stop]):
                     break
                 if size > stop - first:
                     break
@@ -184,9 +186,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     self._yield()
                 if self.is_closed:
                     return stop
-                if self.out.bytes > _FLUSH_BYTES:
-                    self.out.write()
-                    now = self.listener.monotonic()
+                if out.bytes > _FLUSH_BYTES:
+                    out.write()
+                    now = listener.monotonic()
         finally:
             self._is_parsing = False
             rush.ended = now
@@ -245,8 +247,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return now
 
     def _dispatch(self, view: memoryview) -> None:
+        listener = self.listener
         api_key, version, correlation_id, client_id, position = parse_header(view)
-        api = self.listener.apis.get(api_key)
+        api = listener.apis.get(api_key)
         if api is None or version not in api.known_versions:
             self._unsupported(api, api_key, version, correlation_id, client_id)
             return
@@ -254,22 +257,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
             position = skip_tags(view, position) if view[position] else position + 1
         # Bytes behind the message are ignored, as by Kafka: librdkafka's Metadata v12 for all topics has three.
         # Records are used where they were received, within this call, unless they are for many partitions.
-        body = view[position:]
         message = None
         if api.recall is not None:
-            message = api.recall(self, version, body)
-        if message is None or self.listener.tracer.watchers:  # a trace shows all of the request's partitions
+            message = api.recall(self, version, view[position:])
+        if message is None or listener.tracer.watchers:  # a trace shows all of the request's partitions
             try:
-                message, _ = request_decoder(api.name, version)(body, api.in_place)
+                message, _ = request_decoder(api.name, version)(view, api.in_place, position)
             except TooManyAtOnce:
-                self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
+                self._dispatch_large(bytes(view[position:]), api, version, correlation_id, client_id)
                 return
         request = self._served = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         if api.is_in_turn and len(self._waiting) > 1:
-            request.postponed = partial(self.listener.handle, request, message)
+            request.postponed = partial(listener.handle, request, message)
         else:
-            self.listener.handle(request, message)
+            listener.handle(request, message)
 
     def _dispatch_large(self, body: bytes, api: OfferedApi, version: int, correlation_id: int, client_id: str) -> None:
         """The request is served in slices, and those behind it wait."""
@@ -345,7 +347,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._resume()
 
     def _flush(self) -> None:
-        if self.out and not self.is_closed:
+        if self.out.bytes and not self.is_closed:
             self.out.write()
 
     @property

@@ -37,6 +37,7 @@ class Outbox:
         self._is_dropped = False
         self._pieces: list[Buffer] = []
         self._has_large = False
+        #: Of what `write` would hand over; 0: there is nothing.
         self.bytes = 0
         #: Counted bytes of answers: all that the transport was not given yet; those of them in `_pieces`.
         self._held = 0
@@ -47,9 +48,6 @@ class Outbox:
         self.unread_since = 0.0
         self._is_stuck = False
         self._postponed: list[Callable[[], None]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._pieces)
 
     def add(self, pieces: list[Buffer], counted: int) -> None:
         """One answer, of which `counted` bytes are held."""
@@ -117,7 +115,7 @@ class Outbox:
         """The connection is lost."""
         self._is_dropped = True
         self.transport = None
-        self._pieces = []
+        self._pieces, self.bytes = [], 0
         self._postponed = []
         self._held = self._held_here = 0
         self._count()

@@ -58,7 +58,7 @@ class AppendableLog(ReadableLog):
         local, config = self._local, self.config
         if local.failed or local.closed:
             local.check_usable()
-        view = memoryview(records).cast("B")
+        view = records if type(records) is memoryview and records.format == "B" else memoryview(records).cast("B")
         batches = batches_for_leader(view, config, origin, keys_checked=type(records) is CheckedRecords)
         if origin == "client" and config.message_timestamp_type == "CreateTime":
             check_timestamps(batches, config, self._now_ms())

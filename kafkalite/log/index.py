@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY = struct.Struct(">qI")
+TIME_ENTRY_SIZE = TIME_ENTRY.size
 ABORTED_ENTRY = struct.Struct(">hqqqq")
 _SWAP = sys.byteorder == "little"
 

@@ -114,7 +114,6 @@ class LogState:
         """Oldest first, the active one last. For the cleaner and for tests; not to be changed."""
         return self._local.segments
 
-    @property
     def record_rules(self) -> RecordRules:
         """What it asks of records, by its configuration."""
         config, rules = self._rules

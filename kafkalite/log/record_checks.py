@@ -106,7 +106,7 @@ def is_costly(records: Buffer, rules: RecordRules, now_ms: int, budget: CheckBud
     if rules.codec is not None and rules.codec != compression:
         return True
     is_suspicious = _is_suspicious(first, largest, rules, now_ms)
-    if not (rules.needs_keys or is_suspicious or (rules.checks_content and compression)):
+    if not (is_suspicious or rules.needs_keys or (compression and rules.checks_content)):
         return False
     if len(records) > CHEAP_BYTES or (compression and (rules.needs_keys or is_suspicious)):
         return True

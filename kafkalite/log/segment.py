@@ -12,7 +12,14 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.log.batch_scan import checked, headers
 from kafkalite.log.file_names import DELETED, INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.index import ABORTED_ENTRY, OFFSET_ENTRY_SIZE, TIME_ENTRY, AbortedTxn, OffsetIndex, TimeIndex
+from kafkalite.log.index import (
+    ABORTED_ENTRY,
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    AbortedTxn,
+    OffsetIndex,
+    TimeIndex,
+)
 from kafkalite.log.segment_indexes import SegmentIndexes
 from kafkalite.log.segment_memory import TAIL_BATCHES, SoundRange, Tail
 from kafkalite.log.transaction_index import TransactionIndex, shorten
@@ -236,7 +243,8 @@ class Segment:
         indexes = self._indexes
         offsets = self._offset_index() if indexes.offsets is None else indexes.offsets
         times = self._time_index() if indexes.times is None else indexes.times
-        return max(len(offsets.offsets) * OFFSET_ENTRY_SIZE, len(times.offsets) * TIME_ENTRY.size)
+        by_offset, by_time = len(offsets.offsets) * OFFSET_ENTRY_SIZE, len(times.offsets) * TIME_ENTRY_SIZE
+        return by_offset if by_offset > by_time else by_time
 
     # --- reading ----------------------------------------------------------------------------------
 

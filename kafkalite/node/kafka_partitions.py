@@ -48,7 +48,7 @@ class NodePartitions:
 
     def record_rules(self, partition: TopicPartition) -> RecordRules | None:
         found = self._replicas.hosted.get(partition)
-        return None if found is None or found.leader is None else found.log.record_rules
+        return None if found is None or found.leader is None else found.log.record_rules()
 
     def begin_verification(
         self,

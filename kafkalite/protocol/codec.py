@@ -52,15 +52,15 @@ def _compiled_decoder(message: str, version: int, *, in_pieces: bool) -> Any:
 
 @cache
 def decoder(message: str, version: int) -> Decoder:
-    """decode(view[, room]) -> (message, bytes used). Raises WireError; KeyError here for a message or version that is not.
+    """decode(view[, room[, position]]) -> (message, position behind it). Raises WireError; KeyError here for a message or version that is not.
 
     A request with more than `room` elements, MAX_REQUEST_ELEMENTS by default, raises TooManyAtOnce.
     """
     inner = _compiled_decoder(message, version, in_pieces=False)
 
-    def decode(view: memoryview, room: int = MAX_REQUEST_ELEMENTS) -> tuple[Any, int]:
+    def decode(view: memoryview, room: int = MAX_REQUEST_ELEMENTS, position: int = 0) -> tuple[Any, int]:
         try:
-            return inner(view, room)  # type: ignore[no-any-return]
+            return inner(view, room, position)  # type: ignore[no-any-return]
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise WireError(f"{message} v{version}: {error}") from None
 

@@ -7,6 +7,12 @@ from kafkalite.protocol.errors import WireError
 
 def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits: (value, position after it). Raises WireError, IndexError."""
+    byte = buffer[position]
+    if byte < 0x80:
+        return byte, position + 1
+    second = buffer[position + 1]
+    if second < 0x80:
+        return byte & 0x7F | second << 7, position + 2
     result = shift = 0
     while True:
         byte = buffer[position]

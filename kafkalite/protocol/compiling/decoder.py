@@ -109,7 +109,7 @@ class DecoderSource(FunctionSource):
             values[field.name] = self.variable()
             self.emit(depth, f"{values[field.name]} = {self.default(field)}")
         n, key, stop = self.variable(), self.variable(), self.variable()
-        self.emit(depth, "if buf[pos] == 0: pos += 1")
+        self.emit(depth, "if not buf[pos]: pos += 1")
         self.emit(depth, "else:")
         self.emit(depth + 1, f"{n}, pos = read_varint(buf, pos)")
         if self.counts:
