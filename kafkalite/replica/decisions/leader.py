@@ -128,8 +128,6 @@ def next_high_watermark(leader: PartitionLeader) -> Offset:
     """
     mark = leader.high_watermark
     assert mark <= leader.log_end_offset, f"HW {mark} beyond LEO {leader.log_end_offset}"
-    if leader.is_frozen:
-        return mark
     lowest = leader.durable_end_offset
     followers = leader.followers
     for member in leader.maximal_isr:
@@ -137,7 +135,7 @@ def next_high_watermark(leader: PartitionLeader) -> Offset:
             end = followers[member].log_end_offset
             if end < lowest:
                 lowest = end
-    return lowest if lowest > mark else mark
+    return mark if lowest <= mark or leader.is_frozen else lowest
 
 
 def on_append(leader: PartitionLeader, log_end_offset: Offset, *, is_flush_needed: bool) -> None:
