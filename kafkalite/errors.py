@@ -146,6 +146,10 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
 
 
+#: For what is asked with each request: Python 3.11 looks an attribute of an enumeration up in its slow way.
+NO_ERROR = ErrorCode.NONE
+
+
 class KafkaliteError(Exception):
     """Root of every error that kafkalite raises on purpose."""
 

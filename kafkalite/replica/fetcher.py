@@ -14,9 +14,17 @@ from random import Random
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ApiError, ErrorCode, ProtocolError
+from kafkalite.errors import NO_ERROR, ApiError, ErrorCode, ProtocolError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
+from kafkalite.model import (
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    Endpoint,
+    LeaderEpoch,
+    TopicPartition,
+    new_topic_partition,
+)
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.client import RpcConnection
@@ -324,7 +332,7 @@ class ReplicaFetcher:
             )
 
     def _take_one(self, one: ReplicaFetchedPartition, records: memoryview) -> None:
-        key = TopicPartition(one.topic, one.partition)
+        key = new_topic_partition((one.topic, one.partition))
         fetched = self.partitions.get(key)
         if fetched is None or not fetched.is_listed:  # removed, or under another epoch now: too late
             return
@@ -333,7 +341,7 @@ class ReplicaFetcher:
             self._list_again(key, fetched)
 
         error = self._context.take(fetched.partition, one, records, resume)
-        if error is ErrorCode.NONE:
+        if error is NO_ERROR:
             fetched.backoff_ms = 0
         elif error is not None:
             self._pause(key, fetched, error)

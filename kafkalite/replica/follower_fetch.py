@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ApiError, ErrorCode, StorageError, error_code
+from kafkalite.errors import NO_ERROR, ApiError, ErrorCode, StorageError, error_code
 from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
@@ -82,7 +82,7 @@ class FollowerFetch:
             if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._start_over(partition, answer, "outside of the leader's range")
                 go_on()
-                return ErrorCode.NONE
+                return NO_ERROR
             if answer.error:
                 return error_code(answer.error)
             if answer.diverging_epoch != NO_LEADER_EPOCH:
@@ -96,7 +96,7 @@ class FollowerFetch:
                 else:
                     self._truncate(partition, divergence, offset, None)
                     go_on()
-                return ErrorCode.NONE
+                return NO_ERROR
             return self._append(partition, answer, records, go_on)
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
@@ -137,7 +137,7 @@ class FollowerFetch:
             self._on_copied(partition)
         if records:
             go_on()
-        return ErrorCode.NONE
+        return NO_ERROR
 
     def _may_have_deleted_keys(self, partition: Partition) -> bool:
         """Whether tombstones of what it is about to copy may have gone elsewhere (ADR 76)."""

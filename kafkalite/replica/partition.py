@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.errors import NO_ERROR, ErrorCode, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_LEADER,
@@ -121,7 +121,7 @@ class Partition:
         """What refuses a request that was meant for the leader of this epoch: FENCED_LEADER_EPOCH if it is an older one
         than here, UNKNOWN_LEADER_EPOCH if it is newer, NONE if it is the same (KIP-320)."""
         if leader_epoch == self.leader_epoch:
-            return ErrorCode.NONE
+            return NO_ERROR
         is_older = leader_epoch < self.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
 

@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.errors import NO_ERROR, ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.validation import Origin
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
@@ -22,8 +22,6 @@ from kafkalite.replica.skipped_sequences import SkippedSequences
 PIECE = 64
 #: After this time a piece is over as well (seconds). What is left of its records is copied, so that is not for a large request's every batch.
 PIECE_S = 0.01
-#: An attribute of an enumeration is looked up in Python's slow way, and each append looks several times.
-_NONE = ErrorCode.NONE
 
 
 class _PendingProduce(DelayedProduce):
@@ -169,7 +167,7 @@ class ProduceHandler:
                 end = index
                 break
             topic_partition, records = partitions[index]
-            if refusal is not _NONE:
+            if refusal is not NO_ERROR:
                 results[index] = refused(topic_partition, refusal)
                 self._skipped.refused(topic_partition, records, refusal)
                 failed += 1
@@ -214,7 +212,7 @@ class ProduceHandler:
         if acks == -1 and self._hosted.wheel.count - self._hosted.long_polls.taken >= MAX_WAITING:
             # Every producer sends again after it. librdkafka takes THROTTLING_QUOTA_EXCEEDED for final.
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        return _NONE
+        return NO_ERROR
 
     def _append(
         self, request: _PendingProduce, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
@@ -265,7 +263,7 @@ class ProduceHandler:
         if info.dropped_producers:
             hosted.producers_dropped(partition, info.dropped_producers)
         result = new_produced(
-            (*topic_partition, _NONE, info.first_offset, info.log_append_time_ms, log.log_start_offset, "", ())
+            (*topic_partition, NO_ERROR, info.first_offset, info.log_append_time_ms, log.log_start_offset, "", ())
         )
         if not info.duplicate:
             hosted.appended(partition, log.log_end_offset, info.size_bytes)

@@ -10,11 +10,20 @@ import asyncio
 from collections.abc import Callable
 
 from kafkalite.env.residency import NotResident
-from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.errors import NO_ERROR, ApiError, ErrorCode, StorageError
 from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.reading import ReadInfo
-from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, Buffer, Offset, TopicPartition
+from kafkalite.model import (
+    NO_BROKER_EPOCH,
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    BrokerId,
+    Buffer,
+    Offset,
+    TopicPartition,
+    new_topic_partition,
+)
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.decisions.follower import Divergence, OutOfRange, find_divergence
 from kafkalite.replica.decisions.leader import on_follower_fetch
@@ -162,10 +171,10 @@ class ReplicaFetchHandler:
 
     def _list(self, session: ReplicaFetchSession, wanted: ReplicaFetchPartition, now_ms: int) -> Partition | None:
         """Take in one listed partition; returns it if its high watermark may move now."""
-        key = TopicPartition(wanted.topic, wanted.partition)
+        key = new_topic_partition((wanted.topic, wanted.partition))
         partition = self._hosted.get(key)
         error = self._refusal(partition, session.replica_id, wanted)
-        if error is not ErrorCode.NONE or partition is None:
+        if error is not NO_ERROR or partition is None:
             stale = session.entries.get(key)
             if stale is not None:
                 session.drop(stale)
@@ -237,7 +246,7 @@ class ReplicaFetchHandler:
             return error
         if replica_id not in partition.leader.followers:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
+        return NO_ERROR
 
     def _report_divergence(
         self, session: ReplicaFetchSession, entry: SessionEntry, divergence: Divergence | OutOfRange
@@ -251,7 +260,7 @@ class ReplicaFetchHandler:
             answer = ReplicaFetchedPartition(topic, number, ErrorCode.OFFSET_OUT_OF_RANGE, mark, start, 0)
         else:
             answer = ReplicaFetchedPartition(
-                topic, number, ErrorCode.NONE, mark, start, 0, divergence.epoch, divergence.end_offset
+                topic, number, NO_ERROR, mark, start, 0, divergence.epoch, divergence.end_offset
             )
         session.answers.append(answer)
 
@@ -276,7 +285,7 @@ class ReplicaFetchHandler:
         news, session.with_news = session.with_news, {}
         for entry in news:
             answers.append(_fetched_partition(entry, 0))
-        done(ReplicaFetchResponse(ErrorCode.NONE, session.session_id, tuple(answers)), body)
+        done(ReplicaFetchResponse(NO_ERROR, session.session_id, tuple(answers)), body)
 
     def _read(
         self,
@@ -418,17 +427,18 @@ class ReplicaFetchHandler:
 def _fetched_partition(entry: SessionEntry, records_size: int) -> ReplicaFetchedPartition:
     partition = entry.partition
     topic, number = partition.topic_partition
-    entry.sent_high_watermark = partition.high_watermark
+    leader = partition.leader
+    assert leader is not None
+    entry.sent_high_watermark = leader.high_watermark
     entry.sent_log_start = partition.log.log_start_offset
-    assert partition.leader is not None
     return ReplicaFetchedPartition(
         topic,
         number,
-        ErrorCode.NONE,
+        NO_ERROR,
         entry.sent_high_watermark,
         entry.sent_log_start,
         records_size,
-        epoch_start_offset=partition.leader.epoch_start_offset,
+        epoch_start_offset=leader.epoch_start_offset,
     )
 
 

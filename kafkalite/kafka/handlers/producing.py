@@ -9,7 +9,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions import transactional_produce
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import NO_ERROR, ApiError, ErrorCode
 from kafkalite.kafka import stepped
 from kafkalite.kafka.current_leaders import CurrentLeaders
 from kafkalite.kafka.request import Handler, Request
@@ -45,7 +45,6 @@ _ADDS_FROM = 12
 _IDS_FROM = 13
 #: From this version on, an answer says where the leader is (KIP-951).
 _LEADERS_FROM = 10
-_NONE = ErrorCode.NONE
 
 
 def records_error(records: Buffer | None, version: int) -> ErrorCode:
@@ -66,7 +65,7 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
         )
     if version < 7 and _ATTRIBUTES(records)[0] & 7 == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    return _NONE
+    return NO_ERROR
 
 
 def _error_of(request: Request, message: wire.ProduceRequest, topic: str, records: Buffer | None) -> ErrorCode:
