@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, StorageError
@@ -24,6 +24,9 @@ from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest, CommittedOffsetsResponse, GroupsOffset
 from kafkalite.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 
 _log = get_logger(__name__)
 
@@ -66,7 +69,7 @@ class Draining:
         supervisor: Supervisor,
         replicas: ReplicaManager,
         metadata: MetadataCache,
-        groups: GroupCoordinator,
+        groups: Callable[[], GroupCoordinator | None],
         hello: Callable[[], HelloRequest],
     ) -> None:
         self._env = env
@@ -79,7 +82,10 @@ class Draining:
     async def answer(self, request: CommittedOffsetsRequest) -> CommittedOffsetsResponse:
         """What the groups coordinated here have committed for these partitions."""
         wanted = {TopicPartition(topic, partition) for topic, partition in request.partitions}
-        coordinated, found = self._groups.offsets.committed(wanted)
+        groups = self._groups()
+        if groups is None:
+            return CommittedOffsetsResponse((), ())
+        coordinated, found = groups.offsets.committed(wanted)
         offsets = tuple(
             GroupsOffset(key.topic, key.partition, lowest, count, is_unstable)
             for key, (lowest, count, is_unstable) in sorted(found.items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.fair_queue import Owner
@@ -54,6 +54,9 @@ from kafkalite.security.tokens import SecretToken, Token
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
+
+#: Returns the response to a request of one class of the extension API.
+ExtensionHandler = Callable[[Any], Awaitable[Message]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,8 @@ class Sampler:
         committed: dict[str, dict[TopicPartition, int]] = {}
         members: dict[str, int] = {}
         places = omitted = 0
-        for group, count, offsets in self._node.kafka.groups.committed_by_group():
+        groups = self._node.kafka.coordinated_groups()
+        for group, count, offsets in groups.committed_by_group() if groups is not None else ():
             if not offsets:
                 continue
             is_room = len(committed) < MAX_GROUPS and places + len(offsets) <= MAX_PARTITIONS

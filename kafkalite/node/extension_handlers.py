@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination.broker_states import ACTIVE
-from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.coordinators.services import ExtensionHandler
 from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest

@@ -313,7 +313,7 @@ class Node:
             supervisor=self.supervisor,
             replicas=self.replicas,
             metadata=self.metadata,
-            groups=self.kafka.groups,
+            groups=self.kafka.coordinated_groups,
             hello=partial(self.local.hello, "draining"),
         )
         http = self.security.http if self.security is not None else None

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from kafkalite.admin.acls import AclManager
 from kafkalite.controller.controller import Controller
 from kafkalite.coordinators.draining import Draining
-from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.coordinators.services import ExtensionHandler
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.disks import DescribeDisksRequest

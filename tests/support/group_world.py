@@ -177,7 +177,7 @@ class Node:
         self.services = NodeServices(world, world.config, self.supervisor)
         self.partitions = self.services.partitions_here
         self.groups = GroupCoordinator(self.services)
-        self.groups.share_states.persister = world.states  # type: ignore[assignment]
+        self.groups.share_states.persister = lambda: world.states  # type: ignore[assignment, return-value]
         self.markers = LocalMarkers(self.services, self.groups)
         self.groups.start()
 

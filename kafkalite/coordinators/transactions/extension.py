@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from typing import Any
+from collections.abc import Generator, Mapping
 
 from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordinators.services import ExtensionHandler
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.decisions import Decision
 from kafkalite.coordinators.transactions.groups import TransactionGroups
@@ -33,9 +33,6 @@ _log = get_logger(__name__)
 
 #: Transactions that are looked at between two yields: less than a millisecond.
 _STEP = 500
-
-#: Returns the response to a request of one class.
-ExtensionHandler = Callable[[Any], Awaitable[Message]]
 
 
 class TransactionExtension:

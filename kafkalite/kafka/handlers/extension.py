@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from kafkalite.coordinators.services import Services
-from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.coordinators.services import ExtensionHandler, Services
 from kafkalite.errors import ErrorCode, ProtocolError, api_error
 from kafkalite.extension import MAX_BODY_BYTES, MAX_ELEMENTS
 from kafkalite.extension.apis import APIS, ExtensionApi, with_refusals, without
+from kafkalite.extension.messages.open_transactions import AbortTransactionRequest, ListTransactionsRequest
 from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     NewTopic,
     RemovePartitionsRequest,
 )
+from kafkalite.extension.messages.transactions import BeginTxnGroupRequest, EndTxnGroupRequest
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import Steps, sliced
@@ -24,15 +25,19 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.security.acl import CLUSTER_NAME
 from kafkalite.security.requirements import REFUSALS, Need, Scope
 
+#: Requests that this node's coordinators serve (TransactionExtension).
+COORDINATED = frozenset({BeginTxnGroupRequest, EndTxnGroupRequest, ListTransactionsRequest, AbortTransactionRequest})
+
 
 class ExtensionHandlers:
     """Serves the extension API: decodes a request, checks its row of rights, encodes the answer.
 
     Args:
-        coordinated: handlers of the requests that this node's coordinators serve; the node serves all others.
+        coordinated: handlers of the requests that this node's coordinators serve; the node serves all others. It is called with the
+            first of these: most nodes have no coordinators.
     """
 
-    def __init__(self, services: Services, coordinated: Mapping[type[Message], ExtensionHandler]) -> None:
+    def __init__(self, services: Services, coordinated: Callable[[], Mapping[type[Message], ExtensionHandler]]) -> None:
         self._services = services
         self._coordinated = coordinated
 
@@ -101,7 +106,8 @@ class ExtensionHandlers:
 
     async def _within_rate(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
         """Serve what the quota of changes has room for, as of Kafka's requests (`kafka.mutations`). Raises ApiError."""
-        serve = self._coordinated.get(type(asked), self._services.serve_extension)
+        is_coordinated = type(asked) in COORDINATED
+        serve = self._coordinated()[type(asked)] if is_coordinated else self._services.serve_extension
         if request.throttle is None:
             return await serve(asked)
         if isinstance(asked, RemovePartitionsRequest):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.services import Services
-from kafkalite.coordinators.transactions import transactional_produce
-from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import NO_ERROR, ApiError, ErrorCode
 from kafkalite.kafka import stepped
@@ -22,6 +22,9 @@ from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
 from kafkalite.record.batch import HEADER_SIZE, LOG_OVERHEAD
 from kafkalite.security.quotas import Kind
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 
 _LENGTH_AND_MAGIC = struct.Struct(">8xi4xb").unpack_from
 _ATTRIBUTES = struct.Struct(">21xh").unpack_from
@@ -85,7 +88,7 @@ def _error_of(request: Request, message: wire.ProduceRequest, topic: str, record
 
 
 class ProduceHandlers:
-    def __init__(self, services: Services, verifier: TransactionVerifier) -> None:
+    def __init__(self, services: Services, verifier: Callable[[], TransactionVerifier]) -> None:
         self._services = services
         self._partitions = services.partitions
         self._verifier = verifier
@@ -278,9 +281,13 @@ class ProduceHandlers:
         elif message.transactional_id is None:
             self._partitions.produce(acks, message.timeout_ms, accepted, done, client=request.client)
         else:
+            from kafkalite.coordinators.transactions import (
+                transactional_produce,  # loaded only where transactions are used
+            )
+
             transactional_produce.produce(
                 self._services,
-                self._verifier,
+                self._verifier(),
                 message.transactional_id,
                 acks,
                 message.timeout_ms,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.coordinators.patterns import full_match, matching_texts, text_pieces
 from kafkalite.coordinators.services import Services
-from kafkalite.coordinators.shares.coordinator import ShareCoordinator, share_key
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
 from kafkalite.coordinators.transactions.state import BUMPING_VERSION, TransactionState
@@ -22,6 +22,9 @@ from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, ProducerId, TopicParti
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.shares.coordinator import ShareCoordinator
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 #: The version of FindCoordinator that knows coordinators of share groups (KIP-932).
@@ -47,7 +50,7 @@ class TransactionHandlers:
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
         markers: LocalMarkers,
-        shares: ShareCoordinator,
+        shares: Callable[[], ShareCoordinator],
     ) -> None:
         self._services = services
         self._shares = shares
@@ -103,7 +106,9 @@ class TransactionHandlers:
             # Of a node that wants to know, as Kafka's do: a coordinator of state, not of the group.
             if not may_be_node(self._services, request):
                 raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            broker = await self._shares.coordinator_of(share_key(key))
+            from kafkalite.coordinators.shares.coordinator import share_key  # loaded only where share groups are used
+
+            broker = await self._shares().coordinator_of(share_key(key))
         else:
             raise api_error(ErrorCode.INVALID_REQUEST, "a coordinator of neither groups, transactions nor shared state")
         endpoint = broker.kafka_on(request.listener_name)

@@ -21,8 +21,7 @@ from kafkalite.config import (
 )
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import BROKERS, FEATURES, GROUPS, TOPICS, broker_entity
-from kafkalite.coordinators.services import LogDirDescription, LogDirReplica
-from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.coordinators.services import ExtensionHandler, LogDirDescription, LogDirReplica
 from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor

@@ -7,7 +7,7 @@ import sys
 
 _START = "import kafkalite_cli.main, kafkalite_cli.serve, kafkalite.env.real, kafkalite.node.node, kafkalite.coordination.aiozk_adapter"
 #: structlog is for applications with our client, h11 for the first HTTP request, prometheus_client for the first scrape, importlib.resources for
-#: the console's page, shutil for the first directory that is deleted. The package crc32c loads what its command line needs, and difflib finds
+#: the console's page, shutil for the first directory that is deleted. The coordinators are for clusters with groups or transactions. The package crc32c loads what its command line needs, and difflib finds
 #: what a mistyped word meant.
 _LATER = {
     "structlog",
@@ -27,6 +27,10 @@ _LATER = {
     "shutil",
     "lzma",
     "kafkalite.client.async_client",
+    "kafkalite.coordinators.groups.coordinator",
+    "kafkalite.coordinators.shares",
+    "kafkalite.coordinators.transactions",
+    "kafkalite.kafka.handlers.tokens",
     "kafkalite.testing",
 }
 

@@ -51,8 +51,8 @@ class ShareGroupStates:
         self._topics = parts.topics
         self._group_log = group_log
         self._repeats = Repeats(parts.services.clock.monotonic)
-        #: Set once the share coordinator exists.
-        self.persister: SharePersister
+        #: The one who makes this sets it. Called when a share group needs it: few clusters have any.
+        self.persister: Callable[[], SharePersister]
 
     def has_due(self, entry: GroupEntry, group: ShareGroup) -> bool:
         """Whether there are partitions whose states are to begin now."""
@@ -126,9 +126,9 @@ class ShareGroupStates:
         if key.partition in runtime.doubtful.get(topic_id, ()):
             async with runtime.doubts:
                 if key.partition in runtime.doubtful[topic_id]:
-                    await self.persister.delete(key)
+                    await self.persister().delete(key)
                     runtime.doubtful[topic_id].discard(key.partition)
-        await self.persister.initialize(key, epoch, start_offset)
+        await self.persister().initialize(key, epoch, start_offset)
 
     async def delete_states(self, entry: GroupEntry, topic_ids: Iterable[TopicId]) -> dict[TopicId, ApiError | None]:
         """Forget how far the group is on these topics, and what became of each. Members get them no more meanwhile."""
@@ -148,7 +148,7 @@ class ShareGroupStates:
             await self._group_log.stored(entry, group)
             keys = _keys_of(group.group_id, doomed)
             failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
-            errors = await _errors(runtime, [partial(self.persister.delete, key) for _, key in keys])
+            errors = await _errors(runtime, [partial(self.persister().delete, key) for _, key in keys])
             for (topic_id, _), error in zip(keys, errors, strict=True):
                 failed[topic_id] = failed[topic_id] or error
             self._group_log.check_current(entry, group)
@@ -312,7 +312,7 @@ class ShareGroupStates:
             await self._group_log.stored(entry, group)
             keys = _keys_of(group.group_id, doomed)
             while keys and self._group_log.is_current(entry, group):
-                errors = await _errors(runtime, [partial(self.persister.delete, key) for _, key in keys[:_CHUNK]])
+                errors = await _errors(runtime, [partial(self.persister().delete, key) for _, key in keys[:_CHUNK]])
                 failed = [key for key, error in zip(keys, errors, strict=False) if error is not None]
                 keys = [*failed, *keys[_CHUNK:]]
                 if failed:

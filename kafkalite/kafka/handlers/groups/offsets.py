@@ -56,7 +56,9 @@ if TYPE_CHECKING:  # the classes are made when a request of their kind comes
 
 
 class OffsetHandlers:
-    def __init__(self, services: Services, groups: GroupCoordinator, verifier: TransactionVerifier) -> None:
+    def __init__(
+        self, services: Services, groups: GroupCoordinator, verifier: Callable[[], TransactionVerifier]
+    ) -> None:
         self._services = services
         self._groups = groups
         self._verifier = verifier
@@ -153,7 +155,7 @@ class OffsetHandlers:
                 yield from committing(guard)
             else:
                 asker = Asker(message.transactional_id, *producer, adds)
-                self._verifier.ask(asker, [Waiter(owner, -1, guard, verified)])
+                self._verifier().ask(asker, [Waiter(owner, -1, guard, verified)])
 
     def _sorted_out(
         self,
