@@ -138,6 +138,12 @@ def test_what_is_said_about_fields_is_made_when_it_is_asked_for() -> None:
         assert isinstance(vars(mine)["__dataclass_fields__"], dict)
 
 
+def test_an_object_is_made_without_what_is_said_about_fields() -> None:
+    [_, _, made, *_] = classes(dataclass, slots=True)
+    assert made(1).b == [1] and made(3, [0]).b == [0, 3]
+    assert not isinstance(vars(made)["__dataclass_fields__"], dict)
+
+
 def test_each_object_has_its_own_of_what_is_made_for_each() -> None:
     [_, _, made, *_] = OURS[2]
     first, second, given_ = made(1), made(2), made(3, [0])

@@ -50,6 +50,7 @@ from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.state import ControllerState, Deletion, Topic
 from kafkalite.controller.decisions.topic_writes import dropping, has_other_throttle, is_announced_again
 from kafkalite.coordination import paths
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
 from kafkalite.wording import number_of
 
@@ -103,7 +104,7 @@ def _forget_ended_drops(state: ControllerState) -> ControllerState:
     return dataclasses.replace(state, dropped=still_wanted(state.dropped), away=still_wanted(state.away))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Differences:
     """Partitions that have left their topics, that are new or changed, whose state is announced again, with another throttle."""
 
