@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.http.page import Page
 from kafkalite.http.server import TreeHandler, TreeRequest
 from kafkalite.rpc.messages.schemas import SchemaRegistryRequest
-from kafkalite.schemas.rest import ROOTS
+from kafkalite.schemas import ROOTS
 
 if TYPE_CHECKING:
     from kafkalite.schemas.coordinator import SchemaRegistry
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class SchemaPages:
     """Passes requests to the coordinator of the registry."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: Callable[[], SchemaRegistry]) -> None:
         self._registry = registry
 
     def trees(self) -> Mapping[str, TreeHandler]:
@@ -30,7 +30,7 @@ class SchemaPages:
         if asked.body and not _is_json(asked.headers.get("content-type", "")):
             text = b"the body is JSON, so Content-Type has to be application/vnd.schemaregistry.v1+json\n"
             return Page(text, status=415)
-        answer = await self._registry.serve(
+        answer = await self._registry().serve(
             SchemaRegistryRequest(
                 request.method,
                 request.path,

@@ -19,7 +19,6 @@ from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.fetching import FetchHandlers
 from kafkalite.kafka.handlers.log_offsets import LogOffsetHandlers
 from kafkalite.kafka.handlers.producing import MOST_IN_PLACE, ProduceHandlers
-from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.listener import KafkaListener
 from kafkalite.kafka.request import Handler, OfferedApi
 from kafkalite.model import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Endpoint, TopicPartition
@@ -52,6 +51,7 @@ _SHARES = (
     "DeleteShareGroupOffsets",
 )  # fmt: skip
 _ADMINISTRATION = (
+    "CreateTopics", "DeleteTopics", "CreatePartitions",
     "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments", "DescribeProducers", "DescribeLogDirs",
     "AlterReplicaLogDirs", "AlterConfigs", "IncrementalAlterConfigs", "DescribeConfigs", "ListConfigResources", "UpdateFeatures",
     "UnregisterBroker", "DescribeAcls", "CreateAcls", "DeleteAcls", "DescribeClientQuotas", "AlterClientQuotas", "CreateDelegationToken",
@@ -76,10 +76,15 @@ _Channels = TypeVar("_Channels", bound=_Closes)
 
 
 class KafkaSide:
-    """What the node starts and stops."""
+    """What the node starts and stops.
 
-    def __init__(self, services: Services) -> None:
+    Args:
+        others: internal topics whose coordinators are not of this side -> what makes them.
+    """
+
+    def __init__(self, services: Services, others: Mapping[str, Callable[[], object]] | None = None) -> None:
         self._services = services
+        self._others = dict(others or {})
         #: Parts that are made; they run from `start` on.
         self._running: list[_Runs] = []
         self._closing: list[_Closes] = []
@@ -95,7 +100,6 @@ class KafkaSide:
             **ProduceHandlers(services, lambda: self.verifier).table(),
             **LogOffsetHandlers(services).table(),
             **self.fetching.table(),
-            **TopicHandlers(services).table(),
             **later(_GROUPS, self._group_handlers),
             **later(_TRANSACTIONS, self._transaction_handlers),
             **later(_SHARES, self._share_handlers),
@@ -203,6 +207,7 @@ class KafkaSide:
             GROUP_TOPIC: lambda: self.groups,
             TRANSACTION_TOPIC: lambda: self.transactions,
             SHARE_TOPIC: lambda: self.shares,
+            **self._others,
         }
         while make:
             for topic in [topic for topic in make if self._exists(topic)]:
@@ -253,8 +258,10 @@ class KafkaSide:
         from kafkalite.kafka.handlers.partitions import PartitionHandlers
         from kafkalite.kafka.handlers.security import SecurityHandlers
         from kafkalite.kafka.handlers.tokens import TokenHandlers
+        from kafkalite.kafka.handlers.topics import TopicHandlers
 
         kinds = (
+            TopicHandlers,
             PartitionHandlers,
             LogDirHandlers,
             DescribeConfigHandlers,

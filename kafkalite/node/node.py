@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from kafkalite import __version__
@@ -44,10 +44,7 @@ from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.kafka.forwarded import Forwarded
 from kafkalite.listener_settings import HTTP
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import (
-    BrokerId,
-    Endpoint,
-)
+from kafkalite.model import SCHEMA_TOPIC, BrokerId, Endpoint
 from kafkalite.node.administration import Administration
 from kafkalite.node.binding import bind
 from kafkalite.node.catching_up import CatchingUp
@@ -73,11 +70,11 @@ from kafkalite.replica.startup import topic_ids
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.changes import ACLS, SETTINGS, TOKENS
 from kafkalite.rpc.server import RpcServer
-from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.node.certificate_health import CertificateHealth
+    from kafkalite.schemas.coordinator import SchemaRegistry
     from kafkalite.security.node_security import NodeSecurity
     from kafkalite.security.scram import Delegated, ScramCredential
 
@@ -284,7 +281,6 @@ class Node:
         env = self.env
         self.extension = NodeExtension(self).handlers()
         self.kafka_services = NodeServices(self)
-        self.schemas = SchemaRegistry(self.kafka_services, self.peers.ask, env.disk.run_blocking)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -295,7 +291,7 @@ class Node:
             per_ip=self.rights.connection_limits(is_for_nodes=True),
             monotonic=env.clock.monotonic,
         )
-        self.kafka = KafkaSide(self.kafka_services)
+        self.kafka = KafkaSide(self.kafka_services, {SCHEMA_TOPIC: lambda: self.schemas})
         self.forwarded = Forwarded(self.kafka.listener, inter_broker_listener(self.config).name)
         self.settings.events = ChangedSettings(
             settings=self.settings,
@@ -326,10 +322,19 @@ class Node:
             posts=POSTS,
             # A browser sends no login for a name that it has not logged in at; the browser checks the names of a certificate.
             names=http_names(self.config) if http is None else None,
-            trees=SchemaPages(self.schemas).trees(),
+            trees=SchemaPages(lambda: self.schemas).trees(),
             turns=self.kafka.listener.turns,
             max_connections=self.config.per_listener.of(HTTP).get("max_connections"),
         )
+
+    @cached_property
+    def schemas(self) -> SchemaRegistry:
+        """Made when the cluster has the topic, or somebody asks."""
+        from kafkalite.schemas.coordinator import SchemaRegistry
+
+        made = SchemaRegistry(self.kafka_services, self.peers.ask, self.env.disk.run_blocking)
+        made.start()
+        return made
 
     # --- life --------------------------------------------------------------------
 
@@ -401,7 +406,6 @@ class Node:
         self.replicas.hosted.history.record(str(self.local.broker_id), "node.started")
         self.replicas.start()
         await bind(self.config, self.rpc, self.kafka, self.http, self.endpoints)
-        self.schemas.start()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.admin.start(self.supervisor)
         self.supervisor.spawn("partitions.draining", self.draining.run())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.admin.acls import AclManager
 from kafkalite.controller.controller import Controller
@@ -32,9 +32,11 @@ from kafkalite.rpc.messages.forwarding import ForwardRequest, ForwardResponse
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
 from kafkalite.rpc.messages.load import LoadRequest
 from kafkalite.rpc.messages.schemas import SchemaRegistryRequest
-from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.access import Access
 from kafkalite.security.requirements import REFUSALS, RPC, Need
+
+if TYPE_CHECKING:
+    from kafkalite.schemas.coordinator import SchemaRegistry
 
 #: Of the extension API, what the status page asks all nodes.
 SHARED = (
@@ -56,11 +58,13 @@ class RpcHost(Protocol):
     forwarded: Forwarded
     rights: AclManager
     catching_up: CatchingUp
-    schemas: SchemaRegistry
     extension: Mapping[type[Message], ExtensionHandler]
     logs: LogManager
     env: Env
     local: LocalBroker
+
+    @property
+    def schemas(self) -> SchemaRegistry: ...
 
 
 class RpcRequests:
@@ -84,7 +88,7 @@ class RpcRequests:
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
-            SchemaRegistryRequest: _answer(host.schemas.coordinate),
+            SchemaRegistryRequest: _answer(lambda request: host.schemas.coordinate(request)),
             ForwardRequest: self._forward,
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }

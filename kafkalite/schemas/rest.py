@@ -21,8 +21,6 @@ from kafkalite.schemas.subjects import IMPORT, MAX_VERSION, Version, reference_v
 from kafkalite.security.acl import Operation, ResourceType
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
-#: First segments of the paths.
-ROOTS = ("subjects", "schemas", "config", "mode", "compatibility", "contexts")
 _MAX_NAME = 500
 _MAX_LIST = 10_000
 #: Of a body, which has a text and its references, or a setting.

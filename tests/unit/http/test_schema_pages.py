@@ -28,7 +28,7 @@ class Registry:
 
 async def ask(headers: dict[str, str], body: bytes = b'{"schema": "\\"int\\""}') -> tuple[Page, Registry]:
     registry = Registry()
-    serve = SchemaPages(cast("SchemaRegistry", registry)).trees()["subjects"]
+    serve = SchemaPages(lambda: cast("SchemaRegistry", registry)).trees()["subjects"]
     asked = AuthenticatedRequest(Principal("User", "ann"), "10.0.0.1", {}, headers=headers, body=body)
     return await serve(TreeRequest(asked, "POST", "/subjects/t/versions")), registry
 

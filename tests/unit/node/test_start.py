@@ -7,8 +7,8 @@ import sys
 
 _START = "import kafkalite_cli.main, kafkalite_cli.serve, kafkalite.env.real, kafkalite.node.node, kafkalite.coordination.aiozk_adapter"
 #: structlog is for applications with our client, h11 for the first HTTP request, prometheus_client for the first scrape, importlib.resources for
-#: the console's page, shutil for the first directory that is deleted. The coordinators are for clusters with groups or transactions. The package crc32c loads what its command line needs, and difflib finds
-#: what a mistyped word meant.
+#: the console's page, shutil for the first directory that is deleted. The coordinators are for clusters with groups, transactions or
+#: schemas. The package crc32c loads what its command line needs, and difflib finds what a mistyped word meant.
 _LATER = {
     "structlog",
     "rich",
@@ -31,6 +31,7 @@ _LATER = {
     "kafkalite.coordinators.shares",
     "kafkalite.coordinators.transactions",
     "kafkalite.kafka.handlers.tokens",
+    "kafkalite.schemas.rest",
     "kafkalite.testing",
 }
 
