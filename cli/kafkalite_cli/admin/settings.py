@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Set
 from typing import Any, TypeVar
 
 import click
@@ -12,24 +12,13 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import ALIASES, BROKER_KEYS, LIMIT_KEYS, TOPIC_KEYS, is_dynamic, is_limit
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId
-from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import refuse_unknown_broker
+from kafkalite_cli.admin.topic_settings import note_of_min_isr, parse_settings
 from kafkalite_cli.hints import closest
 from kafkalite_cli.output import Invocation, client_options, group_options
 from kafkalite_cli.parameters import Whole
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def parse_settings(settings: Sequence[str], hint: str = "--set") -> dict[str, str]:
-    """k=v words as a dict. Raises click.BadParameter about `hint`."""
-    found: dict[str, str] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint=hint)
-        found[key.strip()] = value.strip()
-    return found
 
 
 @click.group("config")
@@ -145,14 +134,6 @@ def _too_many_in_sync(client: AsyncClient, topic: str, changes: dict[str, str]) 
     known = client.view.topics.get(topic)
     replicas = min((len(each.replicas) for each in known.partitions), default=0) if known is not None else 0
     return note_of_min_isr(topic, replicas, changes)
-
-
-def note_of_min_isr(topic: str, replicas: int, changes: Mapping[str, str]) -> str:
-    """Empty if the settings fit a topic with that number of replicas (0: not known)."""
-    wanted = changes.get("min.insync.replicas", "")
-    if not wanted.isdigit() or not 0 < replicas < int(wanted):
-        return ""
-    return f"note: {topic} has {number_of(replicas, 'replica')}, so min.insync.replicas={wanted} counts as {replicas}"
 
 
 async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -12,6 +14,8 @@ import pytest
 
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import Offset
+from kafkalite_cli.admin.command import VERBS as ADMIN_VERBS
+from kafkalite_cli.admin.command import admin
 from kafkalite_cli.main import cli
 from tests.fake_cluster import FakeCluster
 from tests.support.commands import PROGRAM, Outcome, environment
@@ -258,6 +262,17 @@ VERBS = {
     *(f"admin config {verb}" for verb in ("get", "set", "delete")),
     *("admin disk list", "admin disk online"),
 }
+
+
+def test_the_list_of_verbs_says_what_their_help_says_and_loads_none() -> None:
+    context = click.Context(admin)
+    commands = {verb: admin.get_command(context, verb) for verb in admin.list_commands(context)}
+    said = {verb: command.get_short_help_str(10_000) for verb, command in commands.items() if command is not None}
+    assert said == {verb: sentence for verb, (_, sentence) in ADMIN_VERBS.items()}
+    program = "import sys; from kafkalite_cli.main import run; run(['admin', '--help']); print(*sys.modules)"
+    listed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=True)
+    assert {"create-topic", "kafkalite_cli.admin.command"} <= set(listed.stdout.split())
+    assert {module for module, _ in ADMIN_VERBS.values()} & set(listed.stdout.split()) == set()
 
 
 @pytest.mark.checklist(94)
