@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import field
 from itertools import chain
@@ -16,6 +16,7 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, error_code, is
 from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
 from pyspark_kafkalite import producers
@@ -68,6 +69,8 @@ class RowWriter:
     transaction: TransactionMember | None = None
     _added: set[TopicPartition] = field(default_factory=set)
     _offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    #: Partitions with a batch of this task.
+    _written: set[TopicPartition] = field(default_factory=set)
     _producer: TaskProducer | None = None
     _sending: Future[None] | None = None
     _rows: int = 0
@@ -147,29 +150,61 @@ class RowWriter:
             for tp, batch in batches.items()
         }
         try:
-            answers = self.client.produce_many(
-                sealed,
-                acks=-1,
-                timeout_ms=self.options.delivery_timeout_ms,
-                transactional_id=self.transaction.transactional_id if self.transaction is not None else None,
-            )
+            self._acknowledged(producer, batches, self._produced(sealed))
         except ApiError as error:
-            if producer.is_used and not self._rows and error.code in _STATE_LOST:
-                # A log has lost what an earlier task wrote, or forgotten its producer: that is not this task's matter.
+            is_of_earlier_task = producer.is_used and error.code in _STATE_LOST and not batches.keys() <= self._written
+            if not is_of_earlier_task:
+                raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
+            refused = batches if len(batches) == 1 else self._one_by_one(producer, batches, sealed)
+            if refused:
                 self._producer = None
-                self._round(batches)  # the client has forgotten it, too: with a new one
-                return
-            raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
+                self._round(refused)  # the client has forgotten it, too: with a new one
         except (KafkaliteError, OSError) as error:
             raise self._failed(sealed, error) from error
+
+    def _produced(self, sealed: Mapping[TopicPartition, bytes]) -> Mapping[TopicPartition, ProducedPartition]:
+        return self.client.produce_many(
+            sealed,
+            acks=-1,
+            timeout_ms=self.options.delivery_timeout_ms,
+            transactional_id=self.transaction.transactional_id if self.transaction is not None else None,
+        )
+
+    def _acknowledged(
+        self,
+        producer: TaskProducer,
+        batches: Mapping[TopicPartition, EncodedBatch],
+        answers: Mapping[TopicPartition, ProducedPartition],
+    ) -> None:
         for tp, batch in batches.items():
             answer = answers[tp]
+            self._written.add(tp)
             producer.sequences[tp] = add_to_sequence(producer.sequences.get(tp, 0), batch.count)
             if answer.base_offset >= 0:  # unknown when only a duplicate was confirmed
                 first, _ = self._offsets.get(tp, (answer.base_offset, 0))
                 self._offsets[tp] = (first, answer.base_offset + batch.count)
             self._rows += batch.count
             self._bytes += len(batch.records)
+
+    def _one_by_one(
+        self,
+        producer: TaskProducer,
+        batches: dict[TopicPartition, EncodedBatch],
+        sealed: Mapping[TopicPartition, bytes],
+    ) -> dict[TopicPartition, EncodedBatch]:
+        """A log has lost what an earlier task wrote, or forgotten its producer: that is not this task's matter, if it has written nothing
+        there yet. The others may have their batch: as it is, they take it for a repetition. Returns the rest, for a new producer."""
+        refused: dict[TopicPartition, EncodedBatch] = {}
+        for tp, batch in batches.items():
+            try:
+                self._acknowledged(producer, {tp: batch}, self._produced({tp: sealed[tp]}))
+            except ApiError as error:
+                if tp in self._written or error.code not in _STATE_LOST:
+                    raise WriteFailed(_refusal(error, len(sealed[tp]))) from error
+                refused[tp] = batch
+            except (KafkaliteError, OSError) as error:
+                raise self._failed([tp], error) from error
+        return refused
 
     def _failed(self, partitions: Iterable[TopicPartition], error: Exception) -> WriteFailed:
         return WriteFailed(f"writing to {names(partitions)} failed: {error_text(self.options.client, error)}")

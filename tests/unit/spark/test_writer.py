@@ -154,6 +154,24 @@ def test_a_log_that_has_lost_what_an_earlier_task_wrote_takes_a_new_producer(top
     assert ids == [ids[0]] * 3 + [ids[0] + 1]
 
 
+def test_only_what_a_log_has_refused_is_sent_under_a_new_producer(topic) -> None:
+    """The other partitions of the round have their batch already, and would have it twice."""
+    write(topic, [{"partition": n, "value": "before"} for n in (0, 1, 2)], topic="t")
+    topic.partitions[TopicPartition("t", 1)].sequences.clear()
+    message = write(topic, [{"partition": n, "value": "after"} for n in (0, 1, 2)], topic="t")
+    assert [values(topic, "t", n) for n in (0, 1, 2)] == [[b"before", b"after"]] * 3
+    assert message.rows == 3 and sorted(message.offsets) == [("t", n, 1, 2) for n in (0, 1, 2)]
+
+
+def test_a_log_that_a_task_comes_to_late_may_have_lost_the_producer_too(topic) -> None:
+    write(topic, [{"partition": n, "value": "before"} for n in (0, 1)], topic="t")
+    topic.partitions[TopicPartition("t", 1)].sequences.clear()
+    rows = [{"partition": n, "value": f"{n}" + "x" * 500} for n in (0, 0, 0, 1, 0, 1)]
+    write(topic, rows, 6, topic="t", **{"kafka.buffer.memory": "500"})
+    assert [value[:1] for value in values(topic, "t", 0)[1:]] == [b"0"] * 4
+    assert [value[:1] for value in values(topic, "t", 1)[1:]] == [b"1"] * 2
+
+
 def test_a_log_that_has_lost_what_this_task_wrote_ends_the_task(topic) -> None:
     write(topic, [{"value": "a"}], topic="u")
     rounds = iter([None, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
