@@ -73,6 +73,10 @@ class TopicReader:
         """The next offset to be written; for read_committed, the first that is not decided yet."""
         return self._listed(dict.fromkeys(partitions, LATEST_TIMESTAMP))
 
+    def written(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offset to be written, also for read_committed: what is not decided is there."""
+        return self._listed(dict.fromkeys(partitions, LATEST_TIMESTAMP), is_decided=False)
+
     def at_timestamp(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset with a record at or after each time; None if there is none."""
         listed = self._listed(timestamps_ms)
@@ -94,10 +98,10 @@ class TopicReader:
             found[tp] = mean_bytes(fetched.records, begin)
         return found
 
-    def _listed(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _listed(self, asked: Mapping[TopicPartition, int], *, is_decided: bool = True) -> dict[TopicPartition, int]:
         if not asked:
             return {}
-        isolation = int(self.options.fetch.read_committed)
+        isolation = int(is_decided and self.options.fetch.read_committed)
         listed = self._retry(lambda: self.client.list_offsets(asked, isolation=isolation))
         return {tp: listed[tp].offset for tp in sorted(asked)}
 

@@ -212,23 +212,45 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _ends(self, cluster: TopicReader, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """How far each partition can be read now; with Trigger.AvailableNow, what was there at the first question."""
         self._latest = cluster.latest(begins)
-        if self._available_now and self._target is None:
-            self._target = dict(self._latest)
+        short = self._short(cluster, begins)
+        if self._available_now:
+            short = self._short_after_a_while(cluster, begins, short)
+            if self._target is None:
+                self._target = dict(self._latest)
+        self._behind_since = {tp: at for tp, at in self._behind_since.items() if tp in short}
         ends: dict[TopicPartition, int] = {}
-        self._behind_since = {
-            tp: at for tp, at in self._behind_since.items() if self._latest.get(tp, 0) < begins.get(tp, 0)
-        }
         for tp, begin in begins.items():
             end = self._latest[tp]
             if self._target is not None:
                 end = min(end, max(self._target.get(tp, begin), begin))
-            ends[tp] = end if end >= begin else self._end_below(cluster, tp, begin, end)
+            ends[tp] = self._end_below(cluster, tp, begin, end) if end < begin and tp in short else max(end, begin)
         return ends
+
+    def _short(self, cluster: TopicReader, begins: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Partitions whose log ends below what was in it. What is only undecided is in it: a position may be beyond that, which was
+        reached by a query with another isolation level (the default of Spark's own source)."""
+        known = {tp: max(begin, (self._target or {}).get(tp, begin)) for tp, begin in begins.items()}
+        short = {tp for tp, end in known.items() if self._latest[tp] < end}
+        if short and self._options.fetch.read_committed:
+            written = cluster.written(short)
+            short = {tp for tp in short if written[tp] < known[tp]}
+        return short
+
+    def _short_after_a_while(
+        self, cluster: TopicReader, begins: Mapping[TopicPartition, int], short: set[TopicPartition]
+    ) -> set[TopicPartition]:
+        """A query with Trigger.AvailableNow ends when there is nothing to read: nobody would ask again when the patience is over."""
+        deadline = self._clock() + self._options.fetch.poll_timeout_ms / 1000
+        while short and self._clock() < deadline:
+            cluster.sleep(self._options.offset_retry_interval_ms / 1000)
+            self._latest = cluster.latest(begins)
+            short = self._short(cluster, begins)
+        return short
 
     def _end_below(self, cluster: TopicReader, tp: TopicPartition, begin: int, latest: int) -> int:
         """An end below what was read: normal for a moment after a leader change, a loss when it stays so."""
         since = self._behind_since.setdefault(tp, self._clock())
-        if self._clock() - since < self._options.fetch.poll_timeout_ms / 1000:
+        if not self._available_now and self._clock() - since < self._options.fetch.poll_timeout_ms / 1000:
             return begin
         cluster.report_loss(f"{tp} ends at offset {latest}, but was read up to {begin}")
         return latest

@@ -51,6 +51,8 @@ class FakePartition:
     batches: list[bytes] = field(default_factory=list)
     log_start_offset: int = 0
     log_end_offset: int = 0
+    #: Where the first open transaction begins; None: there is none.
+    undecided: int | None = None
     aborted: list[AbortedTransaction] = field(default_factory=list)
     sequences: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
@@ -138,6 +140,8 @@ class FakeLog:
                 offset = log.log_start_offset
             elif timestamp == LATEST_TIMESTAMP:
                 offset = log.log_end_offset
+                if isolation and log.undecided is not None:
+                    offset = log.undecided
             else:
                 for record in self.records(*tp):
                     if record.timestamp >= timestamp:
