@@ -58,6 +58,12 @@ class TopicReader:
             OptionError: a topic or partition that is named does not exist.
         """
         subscription = self.options.subscription
+        for _ in range(self.options.offset_retries):
+            found = self._retry(lambda: _partitions(self.client, subscription))
+            if not _missing(subscription, found):
+                return found
+            # a node that has just started, or not heard of a new topic yet
+            self.sleep(self.options.offset_retry_interval_ms / 1000)
         found = self._retry(lambda: _partitions(self.client, subscription))
         _check_exist(subscription, found)
         return found
@@ -123,8 +129,10 @@ class TopicReader:
                 self.sleep(self.options.offset_retry_interval_ms / 1000)
         raise AssertionError("unreachable")
 
-    def start_offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """Where reading begins, as numbers."""
+    def start_offsets(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, waits: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Where reading begins, as numbers. `waits`: the reader waits for what is not decided yet, and may begin there."""
         wanted = sorted(partitions)
         match spec:
             case Earliest():
@@ -133,7 +141,7 @@ class TopicReader:
                 return self.latest(wanted)
             case Specific(offsets):
                 _check_same("startingOffsets", offsets, wanted)
-                return self._specific(offsets, "startingOffsets")
+                return self._specific(offsets, "startingOffsets", undecided_too=waits)
             case AtTimestamp():
                 return self._start_at(spec, wanted)
 
@@ -162,9 +170,14 @@ class TopicReader:
             case _:
                 return self.latest(wanted)
 
-    def _specific(self, offsets: Mapping[TopicPartition, int], option: str) -> dict[TopicPartition, int]:
+    def _specific(
+        self, offsets: Mapping[TopicPartition, int], option: str, *, undecided_too: bool = False
+    ) -> dict[TopicPartition, int]:
         """Put numbers for -1 and -2, and see that the others lie in the log."""
         first, end = self.earliest(offsets), self.latest(offsets)
+        last = dict(end)
+        if undecided_too and self.options.fetch.read_committed:
+            last |= self.written([tp for tp, offset in offsets.items() if offset > end[tp]])
         lost: list[str] = []
         beyond: list[str] = []
         resolved: dict[TopicPartition, int] = {}
@@ -172,14 +185,15 @@ class TopicReader:
             if offset in (LATEST, EARLIEST):
                 resolved[tp] = end[tp] if offset == LATEST else first[tp]
                 continue
-            resolved[tp] = min(max(offset, first[tp]), end[tp])
+            resolved[tp] = min(max(offset, first[tp]), last[tp])
             if resolved[tp] != offset:
                 wrong = lost if offset < first[tp] else beyond
-                wrong.append(f"{tp} has offsets {first[tp]} to {end[tp]}, not {offset}")
+                wrong.append(f"{tp} has offsets {first[tp]} to {last[tp]}, not {offset}")
         if lost:
             self.report_loss(f"{option}: {'; '.join(lost[:10])}")
         if beyond:
-            open_too = "; records of open transactions are not counted" if self.options.fetch.read_committed else ""
+            excluded = self.options.fetch.read_committed and not undecided_too
+            open_too = "; records of open transactions are not counted" if excluded else ""
             self.report_loss(
                 f"{option}: {'; '.join(beyond[:10])}",
                 f"Nothing was written there yet, or the topic was deleted and created again{open_too}",
@@ -248,11 +262,15 @@ def _refusal(topic: TopicMetadata) -> ApiError:
     return api_error(code, f"topic {topic.topic}: {code.name}")
 
 
-def _check_exist(subscription: Subscription, found: Mapping[TopicPartition, str]) -> None:
+def _missing(subscription: Subscription, found: Mapping[TopicPartition, str]) -> list[str]:
+    """What the subscription names and the cluster does not have."""
     known = {tp.topic for tp in found}
     missing: list[str] = [topic for topic in subscription.topics if topic not in known]
-    missing += [str(tp) for tp in subscription.partitions if tp not in found]
-    if missing:
+    return missing + [str(tp) for tp in subscription.partitions if tp not in found]
+
+
+def _check_exist(subscription: Subscription, found: Mapping[TopicPartition, str]) -> None:
+    if missing := _missing(subscription, found):
         raise OptionError(
             f"{', '.join(missing[:10])}: no such topic or partition in this cluster "
             "(kafkalite admin list-topics shows what there is)"

@@ -249,22 +249,31 @@ class _TopicPartitions:
         return count
 
     def _asked(self, topic: str) -> int:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for pause_s in (*_ASK_AGAIN_AFTER_S, 0):
+        for number, pause_s in enumerate(self._pauses()):
             try:
                 answer = self._client.metadata([topic], allow_auto_create=True)
             except (KafkaliteError, OSError) as error:
                 raise WriteFailed(f"writing to {topic} failed: {error_text(self._options, error)}") from error
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for found in answer.topics:
                 code = error_code(found.error)
                 if code is ErrorCode.NONE and found.partitions:
                     return len(found.partitions)
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and number >= len(_ASK_AGAIN_AFTER_S):
+                raise BadRow(
+                    f"topic {topic} does not exist, and the cluster does not create topics automatically: "
+                    f"kafkalite admin create-topic {topic}"
+                )
             if not is_retriable(code):
                 raise WriteFailed(f"topic {topic}: {code.name}")
             self._sleep(pause_s)
-        raise BadRow(
-            f"topic {topic} does not exist, and the cluster does not create topics automatically: kafkalite admin create-topic {topic}"
-        )
+        raise WriteFailed(f"topic {topic}: {code.name} for {self._options.request_timeout_ms} ms")
+
+    def _pauses(self) -> Iterator[float]:
+        """A topic that is being made has no leaders yet: it is waited for as long as for any answer."""
+        yield from _ASK_AGAIN_AFTER_S
+        left_s = self._options.request_timeout_ms / 1000 - sum(_ASK_AGAIN_AFTER_S)
+        yield from (1.0 for _ in range(max(1, int(left_s))))
 
 
 def _refusal(error: ApiError, size: int) -> str:

@@ -83,7 +83,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._initial is None:
             cluster = self._cluster()
             found = cluster.partitions()
-            offsets = cluster.start_offsets(found, self._options.starting)
+            offsets = cluster.start_offsets(found, self._options.starting, waits=True)
             # earlier versions do not pass the position on after a restart: the name would not stay the same
             query = "" if ReadMaxRows is None else uuid.uuid4().hex[:12]
             self._initial = StreamOffset(offsets, topic_ids(found, found), initial=True, query=query)

@@ -149,6 +149,22 @@ def test_unknown_topics_and_partial_offsets_are_refused(topic) -> None:
         reader(topic, startingOffsets='{"t":{"0":4,"1":1}}', endingTimestamp="0").partitions()
 
 
+@pytest.mark.parametrize("named", [{"subscribe": "t"}, {"assign": '{"t":[0,1]}'}])
+def test_a_node_that_has_not_heard_of_a_topic_yet_is_asked_again(topic, named: dict[str, str]) -> None:
+    """One that has just started, or the topic is new. A query that runs already was not ended by that, one that began was."""
+    ids = dict(topic.topic_ids)
+    topic.topic_ids.clear()
+
+    def before(name: str) -> None:
+        if topic.calls.count("metadata") == 3:
+            topic.topic_ids.update(ids)
+
+    topic.before = before
+    options = {"kafka.bootstrap.servers": "a:1", "fetchOffset.retryIntervalMs": "0"} | named
+    source = KafkaliteReader(read_options(options, streaming=False), COLUMNS, lambda _: topic)
+    assert len(offsets_read(source)) == 20
+
+
 def test_a_pattern_takes_what_matches(topic) -> None:
     topic.add_topic("tt", 1)
     topic.put("tt", 0, (None, b"x"))

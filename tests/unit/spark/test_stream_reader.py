@@ -289,6 +289,20 @@ def test_an_open_transaction_behind_the_position_is_no_loss(topic) -> None:
     assert strict.batch() == lenient.batch() == [(0, 8)]  # and not once more what was read already
 
 
+def test_a_stream_may_begin_at_an_offset_that_is_not_decided_yet(topic) -> None:
+    """The endOffset of a query with Spark's own source, which docs/spark.md says to begin at, reads records of open transactions, too."""
+    grow(topic, 0, 8)
+    log = topic.partitions[Tp("t", 0)]
+    log.undecided = 3
+    given = {"startingOffsets": '{"t":{"0":6,"1":0}}'}
+    queries = [Query(topic, **given), Query(topic, failOnDataLoss="false", **given)]
+    assert [query.next() for query in queries] == [[], []]
+    log.undecided = None
+    assert [query.batch() for query in queries] == [[(0, 6), (0, 7)]] * 2
+    with pytest.raises(DataLoss, match="t-0 has offsets 0 to 8, not 9"):
+        Query(topic, startingOffsets='{"t":{"0":9,"1":0}}')
+
+
 def test_available_now_does_not_end_without_a_word_behind_what_was_read(topic) -> None:
     """Each run has a clock of its own: the loss would never show, and records of the new log up to the old position be passed over."""
     grow(topic, 0, 3)

@@ -261,6 +261,22 @@ def test_a_node_that_does_not_know_a_topic_for_a_moment_is_asked_again(topic) ->
     assert write(topic, [{"value": "v"}], topic="u").rows == 1
 
 
+def test_a_topic_that_has_no_leaders_yet_is_waited_for(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a cluster makes it. After two seconds the task ended, because there was no such topic."""
+    slept: list[float] = []
+    made = topic.metadata(["u"])
+    new = Metadata(
+        "cluster", BrokerId(1), (), (TopicMetadata("u", int(ErrorCode.LEADER_NOT_AVAILABLE), NO_TOPIC_ID, ()),)
+    )
+    monkeypatch.setattr(topic, "metadata", lambda _, **__: made if sum(slept) > 15 else new)
+    options = write_options({"kafka.bootstrap.servers": "a:1"}).client
+    assert sending._TopicPartitions(topic, options, lambda: None, slept.append)("u") == 1
+    made, slept = new, []
+    with pytest.raises(WriteFailed, match="topic u: LEADER_NOT_AVAILABLE for 30000 ms"):
+        sending._TopicPartitions(topic, options, lambda: None, slept.append)("u")
+    assert 29 <= sum(slept) <= 30
+
+
 def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), NO_TOPIC_ID, ())
     answer = Metadata("cluster", BrokerId(1), (), (refused,))
