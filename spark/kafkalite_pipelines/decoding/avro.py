@@ -6,6 +6,8 @@ import functools
 import io
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime, time, timedelta
+from decimal import Context, Decimal
 from typing import Any
 
 from kafkalite_pipelines.decoding.registry import HEADER_BYTES, RegistryAway, RegistryClient, RegistrySchema, schema_id
@@ -13,18 +15,26 @@ from kafkalite_pipelines.definition import PipelineError
 
 #: Schemas that a reader keeps.
 _KEPT = 200
-#: Avro's type (or logical type) -> Spark's.
+#: Spark counts microseconds in 64 bits.
+_MOST_MILLIS = (2**63 - 1) // 1000
+#: More than a decimal of any column has: nothing is rounded here.
+_DIGITS = Context(prec=1000)
+#: Avro's type -> Spark's. A field that is always null is text, as in JSON.
 _PRIMITIVE = {
     "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double", "bytes": "binary",
-    "string": "string", "enum": "string", "fixed": "binary", "date": "date", "timestamp-millis": "timestamp",
-    "timestamp-micros": "timestamp", "local-timestamp-millis": "timestamp_ntz", "local-timestamp-micros": "timestamp_ntz",
-    "uuid": "string", "time-millis": "string", "time-micros": "string",
+    "string": "string", "enum": "string", "fixed": "binary", "null": "string",
+}  # fmt: skip
+#: Logical types of the types that can have them -> Spark's. Elsewhere they do not count (Avro specification, Logical Types).
+_LOGICAL = {
+    ("int", "date"): "date", ("long", "timestamp-millis"): "timestamp", ("long", "timestamp-micros"): "timestamp",
+    ("long", "local-timestamp-millis"): "timestamp_ntz", ("long", "local-timestamp-micros"): "timestamp_ntz",
+    ("int", "time-millis"): "string", ("long", "time-micros"): "string", ("string", "uuid"): "string", ("fixed", "uuid"): "string",
 }  # fmt: skip
 
 
 @functools.lru_cache(maxsize=200)
-def parsed(schema: RegistrySchema) -> Any:
-    """What fastavro reads with; once in each process. Raises PipelineError: it is not Avro."""
+def parsed(schema: RegistrySchema, *, is_plain: bool = False) -> Any:
+    """What fastavro reads with; once in each process. `is_plain`: without logical types. Raises PipelineError: it is not Avro."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     if schema.kind != "AVRO":
@@ -34,10 +44,21 @@ def parsed(schema: RegistrySchema) -> Any:
     named: dict[str, Any] = {}
     try:
         for _, text in schema.references:
-            parse_schema(json.loads(text), named_schemas=named)
-        return parse_schema(json.loads(schema.text), named_schemas=named, expand=True)
+            parse_schema(_plain(json.loads(text)) if is_plain else json.loads(text), named_schemas=named)
+        whole = json.loads(schema.text)
+        return parse_schema(_plain(whole) if is_plain else whole, named_schemas=named, expand=True)
     except (SchemaParseException, UnknownType, ValueError) as error:
         raise PipelineError(f"schema {schema.id} is not Avro: {error}") from None
+
+
+def _plain(schema: Any) -> Any:
+    """A schema in JSON without its logical types."""
+    if isinstance(schema, list):
+        return [_plain(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: _plain(schema[key]) for key in ("type", "items", "values", "fields") if key in schema}
+    return {key: each for key, each in (schema | inner).items() if key != "logicalType"}
 
 
 def columns(schema: Any) -> dict[str, str]:
@@ -55,11 +76,10 @@ def spark_type(kind: Any, where: str, outer: tuple[str, ...]) -> str:
         if kind not in _PRIMITIVE:
             raise PipelineError(f"{where}: {kind} contains itself, and a column cannot")
         return _PRIMITIVE[kind]
-    logical = kind.get("logicalType")
-    if logical == "decimal":
+    if _is_decimal(kind):
         return f"decimal({kind['precision']},{kind.get('scale', 0)})"
-    if logical in _PRIMITIVE:
-        return _PRIMITIVE[logical]
+    if (named := _LOGICAL.get(_logical(kind))) is not None:
+        return named
     match kind["type"]:
         case "record":
             if kind["name"] in outer:
@@ -75,6 +95,14 @@ def spark_type(kind: Any, where: str, outer: tuple[str, ...]) -> str:
             return spark_type(inner, where, outer)
 
 
+def _logical(kind: Mapping[str, Any]) -> tuple[str, str]:
+    return str(kind["type"]), str(kind.get("logicalType"))
+
+
+def _is_decimal(kind: Mapping[str, Any]) -> bool:
+    return _logical(kind) in (("bytes", "decimal"), ("fixed", "decimal"))
+
+
 def _not_null(union: list[Any], where: str) -> Any:
     kinds = [kind for kind in union if kind != "null"]
     if len(kinds) != 1:
@@ -82,26 +110,87 @@ def _not_null(union: list[Any], where: str) -> Any:
     return kinds[0]
 
 
+class _NotPlain(Exception):
+    """fastavro has applied a logical type of the writer's schema that the reader's does not have."""
+
+
 def converter(kind: Any) -> Callable[[Any], Any]:
-    """From fastavro's values to what pyarrow takes for the column's type."""
+    """From fastavro's values to what pyarrow takes for the column's type.
+
+    fastavro goes by the logical types of the WRITER's schema. Where only the reader's has one, as after a `long` has become a
+    timestamp, the value comes as it is. Raises _NotPlain where only the writer's has one, ValueError for what is no such value.
+    """
     if isinstance(kind, list):
         inner = converter(_not_null(kind, ""))
         return lambda value: None if value is None else inner(value)
-    if isinstance(kind, Mapping):
-        logical = kind.get("logicalType")
-        if logical in ("uuid", "time-millis", "time-micros"):
-            return str
-        match kind["type"]:
-            case "record" | "error":
-                fields = [(field["name"], converter(field["type"])) for field in kind["fields"]]
-                return lambda value: {name: convert(value[name]) for name, convert in fields}
-            case "array":
-                item = converter(kind["items"])
-                return lambda value: [item(each) for each in value]
-            case "map":
-                each = converter(kind["values"])
-                return lambda value: [(name, each(inner)) for name, inner in value.items()]
-    return lambda value: value
+    if isinstance(kind, str):
+        return _PLAIN.get(kind, _same)
+    if _is_decimal(kind):
+        scale = int(kind.get("scale", 0))
+        return lambda value: value if isinstance(value, Decimal) else _decimal(value, scale)
+    if (logical := _logical(kind)) in _LOGICAL:
+        return _OF_LOGICAL.get(logical[1], _same)
+    match kind["type"]:
+        case "record" | "error":
+            fields = [(field["name"], converter(field["type"])) for field in kind["fields"]]
+            return lambda value: {name: convert(value[name]) for name, convert in fields}
+        case "array":
+            item = converter(kind["items"])
+            return lambda value: [item(each) for each in value]
+        case "map":
+            each = converter(kind["values"])
+            return lambda value: [(name, each(inner)) for name, inner in value.items()]
+        case inner_kind:
+            return converter(inner_kind)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _is_plain(*kinds: type) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise _NotPlain
+        return value
+
+    return checked
+
+
+def _of_millis(value: Any) -> Any:
+    """Raises ValueError: Spark's times have no such."""
+    if not isinstance(value, int):
+        return value
+    if not -_MOST_MILLIS <= value <= _MOST_MILLIS:
+        raise ValueError(f"{value} ms is no time")
+    return value * 1000
+
+
+def _time_of_day(factor: int) -> Callable[[Any], str]:
+    """From microseconds by `factor`. Raises ValueError."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, time):
+            return str(value)
+        if not 0 <= value * factor < 86_400_000_000:
+            raise ValueError(f"{value} is no time of a day")
+        return str((datetime.min + timedelta(microseconds=value * factor)).time())
+
+    return text
+
+
+def _decimal(value: bytes, scale: int) -> Decimal:
+    """Of a writer whose schema says bytes only."""
+    return Decimal(int.from_bytes(value, signed=True)).scaleb(-scale, _DIGITS)
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "int": _is_plain(int), "long": _is_plain(int), "string": _is_plain(str), "bytes": _is_plain(bytes), "fixed": _is_plain(bytes),
+}  # fmt: skip
+_OF_LOGICAL: dict[str, Callable[[Any], Any]] = {
+    "timestamp-millis": _of_millis, "local-timestamp-millis": _of_millis, "time-millis": _time_of_day(1000),
+    "time-micros": _time_of_day(1), "uuid": str,
+}  # fmt: skip
 
 
 class AvroReader:
@@ -124,8 +213,13 @@ class AvroReader:
         reader, convert = self._ready
         number = schema_id(value)
         writer = self._written(number)
+        content = memoryview(value)[HEADER_BYTES:]
         try:
-            return convert(schemaless_reader(io.BytesIO(memoryview(value)[HEADER_BYTES:]), writer, reader))
+            try:
+                return convert(schemaless_reader(io.BytesIO(content), writer, reader))
+            except _NotPlain:
+                plain = parsed(self._registry.schema(number), is_plain=True), parsed(self._reader, is_plain=True)
+                return convert(schemaless_reader(io.BytesIO(content), *plain))
         except SchemaParseException:
             raise
         except Exception as error:  # noqa: BLE001 - any bytes from outside: fastavro raises what Python raises
