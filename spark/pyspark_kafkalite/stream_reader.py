@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from pyspark_kafkalite.columns import Column
 from pyspark_kafkalite.offsets import limit, limit_bytes, names, plan
 from pyspark_kafkalite.options import OptionError, ReadOptions
 from pyspark_kafkalite.reader import RangePartition
-from pyspark_kafkalite.stream_offsets import Changes, StreamOffset, changes, next_end, ranges, topic_ids, waiting
+from pyspark_kafkalite.stream_offsets import EXTRA, Changes, StreamOffset, changes, next_end, ranges, topic_ids, waiting
 from pyspark_kafkalite.worker_memory import keep_modules
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ log = logging.getLogger("pyspark_kafkalite")
 
 #: A batch is not held up for longer because its group's coordinator is away.
 _SHOW_TIMEOUT_MS = 5_000
+
+
+class UnknownBegin(KafkaliteError):
+    """Nobody but Spark's own source knows where a batch of its begins. The message says what to do."""
 
 
 class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -129,10 +134,12 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {topic: numbers for topic, numbers in shown.items() if not topic.startswith("#")} or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
-        """The tasks of one batch; asks nobody, so that a replay reads the same."""
-        self._planned = StreamOffset.from_json(end)
+        """The tasks of one batch; asks nobody, so that a replay reads the same. (But of what Spark's own source has planned.)"""
+        begin, self._planned = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        if EXTRA not in end:
+            self._planned = self._with_begins(begin, self._planned)
         planned = plan(
-            ranges(StreamOffset.from_json(start), self._planned),
+            ranges(begin, self._planned),
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
@@ -203,11 +210,8 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         begins = {tp: position.offsets[tp] for tp in changed.kept}
         if self._target is not None:
             return begins
-        first = cluster.earliest(changed.added)
-        cut = [tp for tp in changed.added if first[tp] > 0 and tp.topic not in changed.recreated]
-        if cut and not position.initial:
-            cluster.report_loss(f"new partitions {names(cut)} do not start at offset 0 any more")
-        return begins | first
+        whole = () if position.initial else [tp for tp in changed.added if tp.topic not in changed.recreated]
+        return begins | self._first(cluster, changed.added, whole)
 
     def _ends(self, cluster: TopicReader, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """How far each partition can be read now; with Trigger.AvailableNow, what was there at the first question."""
@@ -246,6 +250,30 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._latest = cluster.latest(begins)
             short = self._short(cluster, begins)
         return short
+
+    def _with_begins(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
+        """The end of a batch that Spark's own source has planned and not completed: where new partitions begin is not in it.
+
+        Raises:
+            UnknownBegin: it is the first batch.
+        """
+        if start.initial:
+            raise UnknownBegin(
+                "the first batch of this checkpoint was planned by Spark's own Kafka source and is not complete: run the query with "
+                "format kafka until it is, or take a new checkpoint and startingOffsets"
+            )
+        added = tuple(tp for tp in end.offsets if tp not in start.offsets)
+        return replace(end, begins=self._first(self._cluster(), added, added)) if added else end
+
+    def _first(
+        self, cluster: TopicReader, added: Sequence[TopicPartition], whole: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first record of partitions that are new. Of those in `whole` it must be the first one ever."""
+        first = cluster.earliest(added)
+        cut = [tp for tp in added if first[tp] > 0 and tp in whole]
+        if cut:
+            cluster.report_loss(f"new partitions {names(cut)} do not start at offset 0 any more")
+        return first
 
     def _end_below(self, cluster: TopicReader, tp: TopicPartition, begin: int, latest: int) -> int:
         """An end below what was read: normal for a moment after a leader change, a loss when it stays so."""

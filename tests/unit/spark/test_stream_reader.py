@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from kafkalite.client.results import Metadata
-from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.model import NO_TOPIC_ID, BrokerId
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.partition_values import TopicMetadata
@@ -94,6 +94,29 @@ def test_a_position_without_topic_ids_is_gone_on_from(topic) -> None:
     assert query.batch() == [(0, 3), (0, 4), (1, 0)]
     grow(topic, 0, 1)
     assert query.batch() == [(0, 5)]
+
+
+def test_a_batch_that_spark_s_own_source_has_planned_has_new_partitions_too(topic) -> None:
+    """Its positions do not say where a partition begins that was new in the batch: at its first record."""
+    grow(topic, 0, 5)
+    grow(topic, 1, 4)
+    strict = Query(topic, {"t": {"0": 3}})
+    lenient = Query(topic, {"t": {"0": 3}}, failOnDataLoss="false")
+    assert strict.read({"t": {"0": 5, "1": 4}}) == [(0, 3), (0, 4), *((1, n) for n in range(4))]
+    topic.partitions[Tp("t", 1)].log_start_offset = 2
+    with pytest.raises(DataLoss, match="new partitions t-1 do not start at offset 0"):
+        strict.read({"t": {"0": 5, "1": 4}})
+    assert lenient.read({"t": {"0": 5, "1": 4}}) == [(0, 3), (0, 4), (1, 2), (1, 3)]
+
+
+def test_the_first_batch_of_spark_s_own_source_is_not_passed_over(topic) -> None:
+    """Only that source knows where it began; the batch was taken for an empty one."""
+    grow(topic, 0, 5)
+    query = Query(topic)
+    with pytest.raises(
+        KafkaliteError, match="the first batch of this checkpoint was planned by Spark's own Kafka source"
+    ):
+        query.read({"t": {"0": 5, "1": 0}})
 
 
 def test_a_limit_in_bytes_goes_by_what_records_take_in_the_log(topic) -> None:
