@@ -289,14 +289,14 @@ def failed(error: BaseException) -> PipelineError:
     """Spark's exception as one line: what Python said last, or the first line of what Java said."""
     text = str(error)
     ours = re.findall(
-        r"(?:PipelineError|OptionError|DataLoss|KafkaliteError|Unreachable|TransactionFailed|kafkalite\.errors\.\w+): (.+)",
+        r"(?:PipelineError|OptionError|DataLoss|\b(?:kafkalite|kafkalite_pipelines|pyspark_kafkalite)(?:\.\w+)*\.[A-Z]\w*): (.+)",
         text,
     )
     ours = ours or re.findall(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: P0001)?$", text, re.MULTILINE)
     if ours:
         return PipelineError(as_in_the_file(ours[-1].strip()))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Failed)\b.*: ", line)]
+    python = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Failed|ArrowInvalid)\b.*: ", line)]
     bare = re.findall(r"Traceback .*\n(?:[ \t].*\n)+(\w+(?:Error|Exception))\s*$", text, re.MULTILINE)
     if not python and bare:  # an exception without a message: where it was raised says more
         places = re.findall(r'File "([^"]+)", line (\d+), in', text)

@@ -153,6 +153,7 @@ def _column_problems(sink: Sink, columns: Mapping[str, str], where: str) -> Iter
     for name in dict.fromkeys([*sorted(column for _, column in fields), *key]):
         if name not in columns:
             yield "", f"column {name!r} is not {where}"
+    taken = {name.lower() for name in columns}
     for transform, name in fields:
         kind = columns.get(name, "timestamp")
         if transform == "identity" and kind.startswith(_NESTED):
@@ -161,6 +162,11 @@ def _column_problems(sink: Sink, columns: Mapping[str, str], where: str) -> Iter
             yield ".partition_by", f"{name!r} is binary, which has no text"
         elif transform == "hour" and kind == "date" and isinstance(sink, IcebergSink):
             yield ".partition_by", f"hour({name}): a date has no hour; day({name})"
+        elif transform != "identity" and f"{name}_{transform}".lower() in taken and not isinstance(sink, IcebergSink):
+            yield (
+                ".partition_by",
+                f"{transform}({name}) makes a column {name}_{transform}, and there is one of this name",
+            )
         elif transform != "identity" and kind not in ("timestamp", "date"):
             yield ".partition_by", f"{transform}({name}): the column is {kind}, not a timestamp or date"
     for name in key:

@@ -162,6 +162,18 @@ def test_objects_that_get_fields_later(spark, log, tmp_path: Path) -> None:
     assert [json.loads(record.value)["n"] for record in log.log.records("dead", 0)] == [4]
 
 
+def test_times_in_a_topic_s_json_are_whole(spark, log, tmp_path: Path) -> None:
+    """Spark's to_json cuts them to milliseconds."""
+    schema = {"at": "timestamp", "o": "struct<at:timestamp>"}
+    steps = [{"sql": "SELECT at, o, CAST('2026-03-08 23:30:00.000001' AS timestamp_ntz) AS local FROM input"}]
+    pipeline = described(log, tmp_path, {"format": "topic", "topic": "out"}, decode={"schema": schema}, steps=steps)
+    at = "1850-01-01T00:00:00.123456Z"
+    log.log.put("t", 0, (b"k", json.dumps({"at": at, "o": {"at": at}}).encode()))
+    process(spark, log, pipeline)
+    [record] = log.log.records("out", 0)
+    assert json.loads(record.value) == {"at": at, "o": {"at": at}, "local": "2026-03-08T23:30:00.000001"}
+
+
 def test_a_field_called_value_is_a_field(spark, log, tmp_path: Path) -> None:
     """When it was found, it became the whole record, and all records without it became tombstones."""
     pipeline = described(log, tmp_path, {"format": "topic", "topic": "out"}, decode={})

@@ -50,11 +50,15 @@ def decoded(
     from pyspark.sql import functions as f
 
     headers = f.col("headers") if "headers" in records.columns else f.lit(None)
+    # producers that count microseconds are in the year 50,000: no table can have that, and a watermark would never come back
+    stamp = f.col("timestamp")
+    outside = outside_of_years(stamp, records.schema["timestamp"].dataType)
+    assert outside is not None, "it is a timestamp"
     named = records.select(
         f.col("topic").alias("_topic"),
         f.col("partition").alias("_partition"),
         f.col("offset").alias("_offset"),
-        f.col("timestamp").alias("_timestamp"),
+        f.when(~outside, stamp).alias("_timestamp"),
         f.col("key").alias("_key"),
         f.col("value").alias("_value"),
         headers.alias("_headers"),

@@ -23,9 +23,9 @@ from kafkalite_pipelines.sinks import partitions, writing
 from kafkalite_pipelines.sinks.delta_rules import checked
 from kafkalite_pipelines.sinks.delta_types import has_only_more_fields, merged, plain, shown
 from kafkalite_pipelines.sinks.keyed import without_deletions
-from kafkalite_pipelines.sinks.schemas import arrow_schema
+from kafkalite_pipelines.sinks.schemas import arrow_schema, check_names
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
-from kafkalite_pipelines.sinks.tables import Interval, commit_batch
+from kafkalite_pipelines.sinks.tables import Interval, repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,11 @@ class DeltaSinkTable:
     def prepared(self, rows: DataFrame) -> DeltaTable:
         """The table with all columns of `rows`."""
         schema = arrow_schema(rows)
+        return repeated(self.name, "its columns are changed", lambda: self._prepared(schema), CommitFailedError)
+
+    def _prepared(self, schema: pa.Schema) -> DeltaTable:
         table = self.table()
+        check_names(() if table is None else _arrow_schema(table), schema, self.name)
         if table is None:
             table = DeltaTable.create(
                 self.location,
@@ -238,7 +242,7 @@ class DeltaSinkTable:
             rows: int = change(table, self.commit_properties(batch, table.version()))
             return rows
 
-        return commit_batch(self.name, batch.number, attempt, CommitFailedError)
+        return repeated(self.name, f"batch {batch.number} is committed", attempt, CommitFailedError)
 
     def append(self, table: DeltaTable, actions: list[AddAction], properties: CommitProperties) -> None:
         """One commit, also without a file: it has the batch's number."""

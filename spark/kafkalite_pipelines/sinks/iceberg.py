@@ -17,12 +17,12 @@ from pyiceberg.table import Table, Transaction
 from kafkalite_pipelines.definition import IcebergSink, Pipeline, PipelineError
 from kafkalite_pipelines.places import Place
 from kafkalite_pipelines.sinks import partitions, writing
-from kafkalite_pipelines.sinks.iceberg_files import OneTry, data_file, remove_files, target_of
+from kafkalite_pipelines.sinks.iceberg_files import OneTry, data_file, file_schema, remove_files, target_of
 from kafkalite_pipelines.sinks.iceberg_maintenance import maintain
 from kafkalite_pipelines.sinks.keyed import without_deletions
-from kafkalite_pipelines.sinks.schemas import arrow_schema
+from kafkalite_pipelines.sinks.schemas import arrow_schema, check_decimals, check_names
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
-from kafkalite_pipelines.sinks.tables import Interval, commit_batch
+from kafkalite_pipelines.sinks.tables import Interval, repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,11 +113,18 @@ class IcebergTable:
     def prepared(self, rows: DataFrame) -> Table:
         """The table with all columns of `rows` and with its partition fields."""
         schema = arrow_schema(rows)
+        return repeated(self.name, "its columns are changed", lambda: self._prepared(schema), CommitFailedException)
+
+    def _prepared(self, schema: pa.Schema) -> Table:
         table = self.table()
+        check_names(() if table is None else file_schema(table), schema, self.name)
         if table is None:
             self.make_namespace()
             properties = _NEW_TABLE | dict(self.sink.properties)
-            table = self._catalog.create_table_if_not_exists(self._identifier, schema, properties=properties)
+            try:
+                table = self._catalog.create_table_if_not_exists(self._identifier, schema, properties=properties)
+            except ValueError as error:  # names with dots that are those of fields in objects
+                raise PipelineError(f"{self.name}: no Iceberg table can have these columns: {error}") from None
         else:
             table = evolved(table, schema, self.name, evolve=self.sink.evolve)
         return self._partitioned(table)
@@ -141,9 +148,12 @@ class IcebergTable:
             raise PipelineError(
                 f"{self.name} is partitioned by {', '.join(named) or 'nothing'}, not by {', '.join(wanted)}"
             )
-        with table.update_spec() as update:
-            for field in self.fields:
-                update.add_field(field.column, field.transform, field.name)
+        try:
+            with table.update_spec() as update:
+                for field in self.fields:
+                    update.add_field(field.column, field.transform, field.name)
+        except ValueError as error:  # the rows have a column with the name of a partition field
+            raise PipelineError(f"{self.name}: partition_by: {error}") from None
         return self._catalog.load_table(self._identifier)
 
     def commit(self, batch: Batch, change: Any) -> int:
@@ -168,7 +178,7 @@ class IcebergTable:
             transaction.commit_transaction()
             return rows
 
-        return commit_batch(self.name, batch.number, attempt, CommitFailedException)
+        return repeated(self.name, f"batch {batch.number} is committed", attempt, CommitFailedException)
 
     def maintain(self) -> str | None:
         plan = self.sink.maintenance
@@ -221,6 +231,7 @@ def evolved(table: Table, schema: pa.Schema, name: str, *, evolve: bool) -> Tabl
     Raises:
         PipelineError: a column has another type, or there are new columns and the sink does not evolve.
     """
+    check_decimals(file_schema(table), schema, name)
     from pyiceberg.exceptions import ValidationError
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
@@ -230,11 +241,11 @@ def evolved(table: Table, schema: pa.Schema, name: str, *, evolve: bool) -> Tabl
         raise PipelineError(
             f"{name}: the rows have columns that the table does not have ({', '.join(new)}), and evolve is false"
         )
-    wanted = _pyarrow_to_schema_without_ids(schema)
-    narrower = [field for field in wanted.fields if field.name in existing]
-    if not new and all(table.schema().find_field(f.name).field_type == f.field_type for f in narrower):
-        return table
     try:
+        wanted = _pyarrow_to_schema_without_ids(schema)
+        narrower = [field for field in wanted.fields if field.name in existing]
+        if not new and all(table.schema().find_field(f.name).field_type == f.field_type for f in narrower):
+            return table
         with table.update_schema() as update:
             update.union_by_name(widening(table, schema))
     except (ValidationError, ValueError, TypeError) as error:

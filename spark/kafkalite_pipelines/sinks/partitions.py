@@ -42,14 +42,21 @@ def fields(partition_by: tuple[str, ...]) -> tuple[PartitionField, ...]:
 
 
 def check(rows: DataFrame, partition_by: tuple[PartitionField, ...], *, as_text: bool = False) -> None:
-    """`as_text`: of a format that has the values as text. Raises PipelineError: a column does not exist, has no time or no text."""
+    """`as_text`: of a format that has the values as text, in columns of their own. Raises PipelineError: a column does not exist, has no
+    time or no text, or the rows have a column with the name of one that partition_by makes."""
     types = {column.name: column.dataType.typeName() for column in rows.schema}
+    taken = {name.lower(): name for name in types}
     for field in partition_by:
         if field.column not in types:
             raise PipelineError(f"partition_by: the rows have no column {field.column} ({', '.join(types)})")
         if field.transform != "identity" and types[field.column] not in ("timestamp", "timestamp_ntz", "date"):
             raise PipelineError(
                 f"partition_by: {field.transform}({field.column}): the column is a {types[field.column]}, no time"
+            )
+        if as_text and field.transform != "identity" and field.name.lower() in taken:
+            raise PipelineError(
+                f"partition_by: {field.transform}({field.column}) makes a column {field.name}, and the rows have a column "
+                f"{taken[field.name.lower()]}: a step can leave it out or give it another name"
             )
         if as_text and types[field.column] == "binary":
             raise PipelineError(f"partition_by: {field.column} is binary, which has no text: use hex({field.column})")

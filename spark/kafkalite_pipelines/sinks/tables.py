@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import quote
 
 from kafkalite_pipelines.definition import Pipeline, PipelineError
@@ -16,19 +17,25 @@ log = logging.getLogger("kafkalite_pipelines")
 #: A commit that met another one is repeated this number of times.
 _ATTEMPTS = 10
 
+T = TypeVar("T")
 
-def commit_batch(name: str, number: int, attempt: Callable[[], int], conflict: type[Exception]) -> int:
-    """`attempt` reads the table as it is now and commits the batch; again if somebody else has committed meanwhile.
 
-    Returns the number of rows. Raises PipelineError.
+def repeated(name: str, what: str, attempt: Callable[[], T], conflict: type[Exception]) -> T:
+    """`attempt` reads the table as it is now and commits to it; again if somebody else has committed meanwhile.
+
+    Args:
+        what: of the attempts, for the log: "batch 7 is committed".
+
+    Raises:
+        PipelineError: others were faster each time.
     """
     for attempts in range(_ATTEMPTS):
         try:
             return attempt()
         except conflict as error:
-            log.warning("%s: batch %d is committed again: %s", name, number, error)
+            log.warning("%s: %s again: %s", name, what, error)
             time.sleep(min(0.05 * 2**attempts, 2.0))
-    raise PipelineError(f"{name} was changed by others {_ATTEMPTS} times while batch {number} was committed")
+    raise PipelineError(f"{name} was changed by others {_ATTEMPTS} times while {what}")
 
 
 class Interval:

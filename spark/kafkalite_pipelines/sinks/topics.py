@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 RECORD_COLUMNS = ("key", "value", "headers")
 #: In a column's metadata: it is a field of the decoded records, whatever its name.
 _FIELD = "kafkalite.field"
+#: Spark's own format of times has milliseconds, and cuts off the rest.
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME}
 #: A column that no step names.
 _PROBE = "__partition_probe"
 
@@ -93,7 +96,7 @@ def _as_records(rows: DataFrame, key_column: str | None, *, are_records: bool) -
             return rows.select(key.alias("key"), *[name for name in kept if name != "key"])
         return rows.select(*kept)
     data = [quoted(name) for name in names if name not in (*HIDDEN, DELETED)]
-    value = f.to_json(f.struct(*data), {"ignoreNullFields": "false"})
+    value = f.to_json(f.struct(*data), _JSON)
     if DELETED in names:
         value = f.when(~f.col(DELETED), value)
     return rows.select(key.alias("key"), value.alias("value"))

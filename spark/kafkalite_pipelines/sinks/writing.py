@@ -191,8 +191,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with exactly the columns of `schema`, null where it has none.
 
     Raises:
-        pyarrow.ArrowInvalid: a value does not fit.
-        PipelineError: a value is missing that the schema requires.
+        PipelineError: a value does not fit, or one is missing that the schema requires.
     """
     import pyarrow as pa
 
@@ -204,7 +203,12 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             raise PipelineError(
                 f"column {field.name} has no value in a row, and the table requires one: decode.required puts such records aside"
             )
-        columns.append(column if column.type == field.type else column.cast(field.type))
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise PipelineError(
+                f"column {field.name} has a value that does not fit the table's type {field.type}: {error}"
+            ) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

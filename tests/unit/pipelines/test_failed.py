@@ -44,6 +44,18 @@ CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found err
             "x.SparkRuntimeException: [USER_RAISED_EXCEPTION] a row has no key (n) SQLSTATE: P0001\n\tat java",
             "a row has no key (n)",
         ),
+        (
+            "An exception was thrown from the Python worker:\npyspark_kafkalite.rows.BadRow: topic out does not exist\n\n",
+            "topic out does not exist",
+        ),
+        (
+            "An exception was thrown from the Python worker:\npyspark_kafkalite.fetching.ReadFailed: t-0 at offset 3: CRC\n",
+            "t-0 at offset 3: CRC",
+        ),
+        (
+            "An exception was thrown from the Python worker:\npyarrow.lib.ArrowInvalid: Integer value 300 not in range\n",
+            "pyarrow.lib.ArrowInvalid: Integer value 300 not in range",
+        ),
         ("[SOME_ERROR] Spark says this.\n\tat org.apache", "[SOME_ERROR] Spark says this."),
     ],
 )

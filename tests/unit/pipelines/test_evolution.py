@@ -1,0 +1,209 @@
+"""Columns of a table that another writer changes at the same time, and columns that no reader could tell apart. Without Spark."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyiceberg")
+pytest.importorskip("deltalake")
+
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kafkalite_pipelines import PipelineError, parse
+from kafkalite_pipelines.sinks import tables, writing
+from kafkalite_pipelines.sinks.opening import open_sink
+
+SINKS = {
+    "iceberg": {"format": "iceberg", "table": "t", "partition_by": ["n"]},
+    "delta": {"format": "delta", "path": "t", "partition_by": ["n"]},
+}
+N = ("n", LongType())
+
+
+def rows(*columns: tuple[str, DataType]) -> Any:
+    """What `prepared` asks of a DataFrame."""
+    return SimpleNamespace(schema=StructType([StructField(*column) for column in columns]))
+
+
+def struct(*fields: tuple[str, DataType]) -> StructType:
+    return StructType([StructField(*field) for field in fields])
+
+
+def opened(directory: Path, format_: str, name: str = "p", *, sink: dict[str, Any] | None = None) -> Any:
+    values = {"name": name, "kafka": {"bootstrap.servers": "a:1"}, "source": {"topics": ["t"]}}
+    pipeline = parse(values | {"sinks": [sink or SINKS[format_]]}, directory)
+    return open_sink(pipeline, pipeline.sinks[0])
+
+
+def names(sink: Any) -> list[str]:
+    return [field.name for field in sink.table().schema().fields]
+
+
+@pytest.mark.parametrize("format_", SINKS)
+@pytest.mark.parametrize("column", ["mine", "theirs"])
+def test_two_pipelines_give_a_table_columns_at_the_same_time(tmp_path: Path, format_: str, column: str) -> None:
+    """The second one ended with the table format's error."""
+    ours, others = (opened(tmp_path, format_, name) for name in "pq")
+    ours.prepared(rows(N))
+    look = ours.table
+
+    def before_another() -> Any:
+        table, ours.table = look(), look
+        others.prepared(rows(N, ("theirs", StringType())))
+        return table
+
+    ours.table = before_another
+    ours.prepared(rows(N, (column, StringType())))
+    assert names(ours) == list(dict.fromkeys(["n", "theirs", column]))
+
+
+@pytest.mark.parametrize("format_", SINKS)
+def test_a_table_that_is_changed_all_the_time(tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "time", SimpleNamespace(sleep=lambda _: None))
+    ours, others = (opened(tmp_path, format_, name) for name in "pq")
+    ours.prepared(rows(N))
+    look, count = ours.table, iter(range(100))
+
+    def before_another() -> Any:
+        table = look()
+        others.prepared(rows(N, (f"c{next(count)}", StringType())))
+        return table
+
+    ours.table = before_another
+    with pytest.raises(PipelineError, match=r"table t was changed by others 10 times while its columns are changed"):
+        ours.prepared(rows(N, ("mine", StringType())))
+
+
+@pytest.mark.parametrize("format_", SINKS)
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        ([("Name", StringType())], "Name differs from name"),
+        ([("name", StringType()), ("o", struct(("A", LongType())))], r"o\.A differs from o\.a"),
+        ([("l", ArrayType(struct(("A", LongType()))))], r"l\.A differs from l\.a"),
+        ([("m", MapType(StringType(), struct(("A", LongType()))))], r"m\.A differs from m\.a"),
+        ([("x", StringType()), ("X", StringType())], "X differs from x"),
+    ],
+)
+def test_names_that_differ_in_case_only(tmp_path: Path, format_: str, new: list[Any], says: str) -> None:
+    """An Iceberg table had both, and Spark could read it no more; Delta's error was a stack of its own."""
+    inner = struct(("a", LongType()))
+    sink = opened(tmp_path, format_)
+    present = [("name", StringType()), ("o", inner), ("l", ArrayType(inner)), ("m", MapType(StringType(), inner))]
+    sink.prepared(rows(N, *present))
+    with pytest.raises(PipelineError, match=rf"table t: {says} in upper and lower case only") as failed:
+        sink.prepared(rows(N, *new))
+    assert "\n" not in str(failed.value) and names(sink) == ["n", "name", "o", "l", "m"]
+
+
+@pytest.mark.parametrize("kind", [NullType(), ArrayType(NullType()), struct(("x", NullType()))])
+@pytest.mark.parametrize("format_", SINKS)
+def test_a_column_of_nulls_alone(tmp_path: Path, format_: str, kind: DataType) -> None:
+    """`SELECT *, NULL AS note`: Delta tables had a column of a type that Delta does not have."""
+    sink = opened(tmp_path, format_)
+    for _ in range(2):
+        with pytest.raises(PipelineError, match=r"^column note(\.x)? has no type, only NULL"):
+            sink.prepared(rows(N, ("note", kind)))
+        sink.prepared(rows(N))
+    assert names(sink) == ["n"]
+
+
+def test_a_name_with_a_dot_that_is_a_field_of_an_object(tmp_path: Path) -> None:
+    """pyiceberg finds fields by such names, and refuses them with an error that names no table."""
+    both = rows(N, ("a", struct(("b", LongType()))), ("a.b", LongType()))
+    sink = opened(tmp_path, "iceberg")
+    for _ in range(2):
+        with pytest.raises(PipelineError, match=r"^Iceberg table t: .*a\.b"):
+            sink.prepared(both)
+        sink.prepared(rows(N))
+
+
+def _around(kind: DataType) -> list[DataType]:
+    return [
+        kind,
+        struct(("d", kind)),
+        ArrayType(kind),
+        ArrayType(ArrayType(struct(("d", kind)))),
+        MapType(StringType(), kind),
+    ]
+
+
+@pytest.mark.parametrize("where", range(5))
+@pytest.mark.parametrize(
+    ("table", "new", "then"),
+    [
+        ((10, 2), (14, 4), None),
+        ((14, 2), (14, 4), None),
+        ((14, 4), (14, 2), None),
+        ((14, 4), (12, 2), (14, 4)),
+        ((10, 2), (12, 2), (12, 2)),
+        ((12, 2), (10, 2), (12, 2)),
+    ],
+)
+def test_an_iceberg_table_s_decimals_keep_the_digits_behind_their_point(
+    tmp_path: Path, where: int, table: tuple[int, int], new: tuple[int, int], then: tuple[int, int] | None
+) -> None:
+    """pyiceberg gave the table another scale: that is no change that Iceberg has, and the files that were there have the old one."""
+    present, wanted = (_around(DecimalType(*each))[where] for each in (table, new))
+    sink = opened(tmp_path, "iceberg")
+    sink.prepared(rows(N, ("c", present)))
+    if then is None:
+        says = rf"table t: the rows do not fit the table: column c.* is decimal\({table[0]},{table[1]}\), and the rows have decimal\({new[0]},"
+        with pytest.raises(PipelineError, match=says):
+            sink.prepared(rows(N, ("c", wanted)))
+    else:
+        sink.prepared(rows(N, ("c", wanted)))
+    kept = then or table
+    assert f"decimal({kept[0]}, {kept[1]})" in str(sink.table().schema().find_type("c"))
+
+
+def test_a_value_that_does_not_fit_is_named_with_its_column() -> None:
+    wanted = pa.schema([pa.field("d", pa.decimal128(14, 4))])
+    batch = pa.record_batch({"d": pa.array([Decimal("123456789012.34")], pa.decimal128(14, 2))})
+    with pytest.raises(
+        PipelineError, match=r"^column d has a value that does not fit the table's type decimal128\(14, 4\): "
+    ):
+        writing.conform(batch, wanted)
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta", "parquet"])
+@pytest.mark.parametrize("name", ["at_day", "At_Day"])
+def test_a_column_with_the_name_of_a_partition(tmp_path: Path, format_: str, name: str) -> None:
+    """A Delta table had the day in the place of the records' own field, plain files both; pyiceberg's error named no table."""
+    place = {"table": "t"} if format_ == "iceberg" else {"path": "t"}
+    both = rows(N, ("at", TimestampType()), (name, StringType()))
+    sink = opened(tmp_path, format_, sink={"format": format_, "partition_by": ["day(at)"], **place})
+    if format_ == "iceberg" and name == "at_day":
+        with pytest.raises(PipelineError, match=r"^Iceberg table t: partition_by: .*at_day"):
+            sink.prepared(both)
+    elif format_ == "iceberg":
+        assert [field.name for field in sink.prepared(both).spec().fields] == ["at_day"]
+    else:
+        with pytest.raises(
+            PipelineError, match=rf"^partition_by: day\(at\) makes a column at_day, and the rows have a column {name}:"
+        ):
+            sink.stage(both, None)
+    if format_ != "iceberg":
+        values = {"name": "p", "kafka": {"bootstrap.servers": "a:1"}, "source": {"topics": ["t"]}}
+        decode = {"decode": {"schema": {"at": "timestamp", name: "string"}}}
+        with pytest.raises(
+            PipelineError, match=r"sinks\[1\].partition_by: day\(at\) makes a column at_day, and there is one"
+        ):
+            parse(values | decode | {"sinks": [{"format": format_, "partition_by": ["day(at)"], **place}]}, tmp_path)
