@@ -77,13 +77,12 @@ class _Upserted:
         replaced: list[DataFile] = []
         added = [data_file(table, file) for file in self._new]
         if self._keys.num_rows:
-            for task, file in rewrite(
+            for task, files in rewrite(
                 self._spark, table, overlapping(table, self._keys), self._keys, self._batch.prefix
             ):
                 replaced.append(task.file)
-                if file is not None:
-                    self._rewritten.append(file)
-                    added.append(data_file(table, file))
+                self._rewritten += files
+                added += [data_file(table, file) for file in files]
         if not added and not replaced:
             return 0
         with transaction.update_snapshot(snapshot_properties=summary).overwrite() as overwrite:
@@ -127,30 +126,35 @@ def _ordered(kind: Any) -> bool:
 
 def rewrite(
     spark: SparkSession, table: Table, tasks: list[FileScanTask], keys: pa.Table, prefix: str
-) -> Iterator[tuple[FileScanTask, writing.WrittenFile | None]]:
-    """The files that have a key: each with the file of its other rows, None if there are none."""
+) -> Iterator[tuple[FileScanTask, list[writing.WrittenFile]]]:
+    """The files that have a key: each with the files of its other rows. That is one, or none if it has no other rows, or several if the
+    table was partitioned otherwise when it was written."""
     work = functools.partial(
         _rewritten, pickle.dumps(tasks), pickle.dumps(_source(table)), pickle.dumps(keys), target_of(table), prefix
     )
     if sum(task.file.file_size_in_bytes for task in tasks) <= _HERE_BYTES or len(tasks) == 1:
-        for number, matched, file in work(range(len(tasks))):
+        for number, matched, files in work(range(len(tasks))):
             if matched:
-                yield tasks[number], file
+                yield tasks[number], files
         return
 
     def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number, matched, file in work(batch.column("id").to_pylist()):
-                yield _as_batch(number, matched, file)
+            for number, matched, files in work(batch.column("id").to_pylist()):
+                made: list[writing.WrittenFile | None] = [*files] or [None]
+                for file in made:
+                    yield _as_batch(number, matched, file)
 
     numbers = spark.range(0, len(tasks), 1, min(len(tasks), 1000))
+    found: dict[int, list[writing.WrittenFile]] = {}
     for row in numbers.mapInArrow(in_task, _REWRITTEN).collect():
         if row.matched:
-            partition = pickle.loads(bytes(row.partition))
-            file = (
-                writing.WrittenFile(row.path, partition, row.rows, row.bytes, bytes(row.footer)) if row.path else None
-            )
-            yield tasks[row.file], file
+            files = found.setdefault(row.file, [])
+            if row.path:
+                partition = pickle.loads(bytes(row.partition))
+                files.append(writing.WrittenFile(row.path, partition, row.rows, row.bytes, bytes(row.footer)))
+    for number, files in found.items():
+        yield tasks[number], files
 
 
 def _as_batch(number: int, matched: int, file: writing.WrittenFile | None) -> pa.RecordBatch:
@@ -173,18 +177,48 @@ def _source(table: Table) -> tuple[Any, dict[str, str], str]:
 
 def _rewritten(
     tasks: bytes, source: bytes, keys: bytes, target: writing.Target, prefix: str, numbers: Any
-) -> Iterator[tuple[int, int, writing.WrittenFile | None]]:
-    """(number, rows that have a key, the file of the others) for some of the tasks. Deletes of other engines are applied."""
+) -> Iterator[tuple[int, int, list[writing.WrittenFile]]]:
+    """(number, rows that have a key, the files of the others) for some of the tasks. Deletes of other engines are applied."""
     files, wanted = pickle.loads(tasks), pickle.loads(keys)
     metadata, properties, location = pickle.loads(source)
     for number in numbers:
         rows = read(metadata, properties, location, files[number])
         kept = others(rows, wanted)
         matched = rows.num_rows - kept.num_rows
-        file = None
+        made: list[writing.WrittenFile] = []
         if matched and kept.num_rows:
-            [file] = writing.files_of(kept, target, prefix, tuple(files[number].file.partition))
-        yield number, matched, file
+            for partition, part in _partitions(metadata, files[number].file, kept):
+                made += writing.files_of(part, target, prefix, partition)
+        yield number, matched, made
+
+
+def _partitions(metadata: Any, file: DataFile, rows: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """The rows of a file by the partitions that the table has now. Another engine may have changed what it is partitioned by: the values of the
+    file would hide the rows from readers that filter."""
+    if file.spec_id == metadata.default_spec_id:
+        yield tuple(file.partition), rows
+        return
+    columns = []
+    for field in metadata.spec().fields:
+        source = metadata.schema().find_field(field.source_id)
+        transform = field.transform.transform(source.field_type)
+        values = _in_manifests(rows.column(source.name)).to_pylist()
+        known = {value: None if value is None else transform(value) for value in set(values)}
+        columns.append([known[value] for value in values])
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for number in range(rows.num_rows):
+        places.setdefault(tuple(column[number] for column in columns), []).append(number)
+    for partition, numbers in places.items():
+        yield partition, rows.take(numbers)
+
+
+def _in_manifests(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as microseconds and days as numbers, as Iceberg's transforms take them."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
 
 
 def others(rows: pa.Table, keys: pa.Table) -> pa.Table:
