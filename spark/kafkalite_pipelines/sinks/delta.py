@@ -190,7 +190,10 @@ class DeltaSinkTable:
 
         changes = ", ".join(f"{name} becomes {shown(kind)}" for name, kind in wider.items())
         log.warning("%s is written again: %s", self.name, changes)
-        wanted = pa.schema([pa.field(f.name, wider.get(f.name, plain(f.type))) for f in _arrow_schema(table)])
+        # with what else the table says of its columns: NOT NULL, invariants, generated columns, comments
+        wanted = pa.schema(
+            [field.with_type(wider.get(field.name, plain(field.type))) for field in _arrow_schema(table)]
+        )
         batches = table.to_pyarrow_dataset().to_batches()
         write_deltalake(
             table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 pytest.importorskip("deltalake")
 
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from kafkalite_pipelines import DeltaSink, Pipeline, PipelineError, Source
 from kafkalite_pipelines.sinks.delta import DeltaSinkTable
@@ -60,6 +62,28 @@ def test_wider_types_and_a_new_column(tmp_path: Path) -> None:
     )
     assert table.transaction_version("query") == 7, "what was committed before stays known"
     assert sink._evolved(table, WIDER) is table, "nothing is left to do"
+
+
+def test_what_a_table_says_of_its_columns_stays(tmp_path: Path) -> None:
+    """Readers and other writers rely on it. NOT NULL, invariants, generated columns and comments were gone after a wider type."""
+    rule = {"delta.invariants": json.dumps({"expression": {"expression": "n > 0"}})}
+    fields = [
+        Field("n", PrimitiveType("integer"), nullable=False, metadata=rule),
+        Field("x", PrimitiveType("integer"), metadata={"comment": "how many"}),
+        Field("y", PrimitiveType("integer"), nullable=False),
+    ]
+    present = DeltaTable.create(tmp_path / "t", schema=Schema(fields))
+    kinds = pa.schema([pa.field(name, pa.int32(), name == "x") for name in "nxy"])
+    write_deltalake(present, pa.table({"n": [1, 2], "x": [3, None], "y": [4, 5]}, kinds), mode="append")
+    sink = DeltaSink("t")
+    table = DeltaSinkTable(Pipeline("p", {}, Source(("t",)), (sink,), directory=tmp_path), sink)
+    found = table._evolved(present, pa.schema([("x", pa.int64()), ("y", pa.int64())]))
+    assert [(f.name, f.type, f.nullable, f.metadata) for f in found.schema().fields] == [
+        ("n", PrimitiveType("integer"), False, rule),
+        ("x", PrimitiveType("long"), True, {"comment": "how many"}),
+        ("y", PrimitiveType("long"), False, {}),
+    ]
+    assert found.to_pyarrow_table().sort_by("n").to_pydict() == {"n": [1, 2], "x": [3, None], "y": [4, 5]}
 
 
 @pytest.mark.parametrize(
