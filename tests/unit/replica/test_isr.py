@@ -362,7 +362,7 @@ async def test_an_append_that_ends_the_leadership_through_an_earlier_one(make_cl
     partition = cluster.node(1).partition(TP)
     manager.producing.produce(-1, 60_000, [(TP, _batch())], lambda _: manager.hosted.demote(partition))
     partition.leader.followers[2].log_end_offset = 1
-    answers = []
+    answers: list[Any] = []
     manager.producing.produce(-1, 60_000, [(TP, _batch())], answers.append)
     assert partition.leader is None and not partition.produce_waiters
     assert [result.error for (result,) in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
