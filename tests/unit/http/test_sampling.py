@@ -27,7 +27,7 @@ async def test_the_lag_of_groups_with_endless_names_is_counted_as_omitted() -> N
 
     partition = SimpleNamespace(leader=object(), high_watermark=3)
     node: Any = SimpleNamespace(
-        kafka=SimpleNamespace(groups=SimpleNamespace(committed_by_group=committed_by_group)),
+        kafka=SimpleNamespace(coordinated_groups=lambda: SimpleNamespace(committed_by_group=committed_by_group)),
         replicas=SimpleNamespace(hosted=dict.fromkeys(dict(offsets), partition)),
     )
     sampler = Sampler(node)
