@@ -385,7 +385,7 @@ class _OneState:
 async def test_a_doubtful_state_is_deleted_once(broker: Broker, in_turn: Callable[[Any], Any]) -> None:
     """An administrator sets the offset of a partition that is about to begin. The second deletion took what was set, after the answer."""
     shares, key, coordinator = broker.side.groups.share_states, ShareKey("g", UUID(int=1), 0), _OneState()
-    shares.persister = coordinator  # type: ignore[assignment]
+    shares.persister = lambda: coordinator  # type: ignore[assignment, return-value]
     runtime = ShareRuntime(doubtful={"T": {0}})  # type: ignore[dict-item]
     beginning = asyncio.create_task(shares._begin(runtime, "T", key, 5, NO_OFFSET))  # type: ignore[arg-type]
     await until(lambda: bool(coordinator.gates))
