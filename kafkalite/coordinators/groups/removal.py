@@ -165,6 +165,8 @@ class GroupRemoval:
         group_id, offsets, keys = entry.group.group_id, entry.offsets, doomed.partitions
         entries = entry.partition.entries
         for start in range(0, len(keys) or 1, _DELETE_CHUNK):
+            if entries.get(group_id) is not entry:
+                return  # somebody else has deleted it meanwhile: the next group of this name has offsets of its own
             chunk = [key for key in keys[start : start + _DELETE_CHUNK] if offsets.is_as_in(doomed, key)]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
             is_last = start + _DELETE_CHUNK >= len(keys)
@@ -179,8 +181,8 @@ class GroupRemoval:
             base_offset = await appending
             for index, key in enumerate(chunk):
                 offsets.forget(key, base_offset + index)
-        # A member or a commit that came meanwhile keeps the group.
-        is_over = and_group and entry.is_empty and offsets.is_empty()
+        # A member or a commit that came meanwhile keeps the group, also one that has left again.
+        is_over = and_group and entry.newer is None and entry.is_empty and offsets.is_empty()
         if is_over and entries.get(group_id) is entry:
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             del entries[group_id]

@@ -187,6 +187,41 @@ async def test_an_offset_that_is_committed_during_a_purge_is_kept(
     assert await _read(client) == (0, 6)
 
 
+async def test_a_deletion_that_is_repeated_leaves_the_offsets_of_the_next_group_alone(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that had no answer asked again. The first deletion was done and there was another group, when the second one came to its
+    next append: the group lost what it had committed at the next failover."""
+    monkeypatch.setattr(removal, "_DELETE_CHUNK", 1)
+    for topic in ("s", "t"):
+        await broker.create(topic)
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    for topic in ("s", "t"):
+        await client.ask(commit("g", 5, topic=topic), 8)
+    delete = broker.side.groups.removal.delete_group
+    with slow_followers(broker) as held:
+        first = asyncio.create_task(delete("g"))
+        await held.some(1)
+        repeated = asyncio.create_task(delete("g"))
+        await held.some(2)
+        late = held.waiting.pop()
+        while not first.done():
+            held.release()
+            await asyncio.sleep(0)
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(1)
+        held.waiting.append(late)
+        while not (repeated.done() and committing.done()):
+            held.release()
+            await asyncio.sleep(0)
+        await asyncio.gather(first, repeated, return_exceptions=True)
+    for _ in range(2):
+        assert await _read(client) == (0, 6)
+        await move(broker, GROUP_TOPIC)
+        await coordinator(client, "g")
+
+
 async def _two_groups(make_broker: Any) -> tuple[Broker, FrameClient]:
     """A broker, and a client that has committed an offset of t in the groups a and g."""
     broker: Broker = await make_broker(offsets_topic_num_partitions=1)

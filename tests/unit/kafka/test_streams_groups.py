@@ -521,6 +521,29 @@ async def test_a_member_that_joins_while_its_group_is_deleted_is_in_a_new_group(
     await settled(again, count=4)
 
 
+async def test_a_group_that_came_and_went_while_the_one_before_was_deleted_is_there(broker: Broker) -> None:
+    """It is in the log: it was back at the next failover only."""
+    client, other, third = await started(broker), await broker.client(), await broker.client()
+    member = Member(client, "m1")
+    await settled(member, count=4)
+    await member.beat(-1)
+    with slow_followers(broker) as held:
+        deleting = asyncio.create_task(client.ask(wire.DeleteGroupsRequest(["g"]), 2))
+        await held.some(1)
+        joining = asyncio.create_task(Member(other, "m2").beat())
+        await held.some(2)
+        leaving = asyncio.create_task(Member(third, "m2").beat(-1))
+        await held.some(3)
+        while not (deleting.done() and joining.done() and leaving.done()):
+            held.release()
+            await asyncio.sleep(0.001)
+    assert (await deleting).results[0].error_code == 0 and not (await leaving).error_code
+    for _ in range(2):
+        assert (await described(client)).group_state == "Empty"
+        await move(broker, GROUP_TOPIC)
+        await coordinator(client, "g")
+
+
 async def test_the_feature_can_be_off(broker: Broker) -> None:
     client = await started(broker)
     await broker.services.update_features({"streams.version": 0})
