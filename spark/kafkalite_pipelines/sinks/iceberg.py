@@ -20,7 +20,7 @@ from kafkalite_pipelines.sinks import partitions, writing
 from kafkalite_pipelines.sinks.iceberg_files import OneTry, data_file, file_schema, remove_files, target_of
 from kafkalite_pipelines.sinks.iceberg_maintenance import maintain
 from kafkalite_pipelines.sinks.keyed import without_deletions
-from kafkalite_pipelines.sinks.schemas import arrow_schema, check_decimals, check_names
+from kafkalite_pipelines.sinks.schemas import arrow_schema, as_required, check_decimals, check_names
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
 from kafkalite_pipelines.sinks.tables import Interval, repeated
 
@@ -231,7 +231,9 @@ def evolved(table: Table, schema: pa.Schema, name: str, *, evolve: bool) -> Tabl
     Raises:
         PipelineError: a column has another type, or there are new columns and the sink does not evolve.
     """
-    check_decimals(file_schema(table), schema, name)
+    present = file_schema(table)
+    check_decimals(present, schema, name)
+    schema = as_required(schema, present)
     from pyiceberg.exceptions import ValidationError
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 

@@ -31,6 +31,33 @@ def arrow_schema(rows: DataFrame) -> pa.Schema:
     return pa.schema([pa.field(field.name, _nullable(field.type)) for field in schema])
 
 
+def as_required(rows: pa.Schema, present: pa.Schema) -> pa.Schema:
+    """The schema of the rows, with what the table requires: that columns, fields, elements or values are not null. Every column of Spark's rows may
+    be null; a table that took this over would lose its rule."""
+    import pyarrow as pa
+
+    return pa.schema([_as_required(field, present) for field in rows])
+
+
+def _as_required(field: pa.Field, present: Any) -> pa.Field:
+    """`present`: the table's fields at this place."""
+    index = present.get_field_index(field.name)
+    return field if index < 0 else _like(field, present.field(index))
+
+
+def _like(field: pa.Field, table: pa.Field) -> pa.Field:
+    import pyarrow as pa
+
+    kind, wanted = field.type, table.type
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        kind = pa.struct([_as_required(kind.field(number), wanted) for number in range(kind.num_fields)])
+    elif pa.types.is_list(kind) and (pa.types.is_list(wanted) or pa.types.is_large_list(wanted)):
+        kind = pa.list_(_like(kind.value_field, wanted.value_field))
+    elif pa.types.is_map(kind) and pa.types.is_map(wanted):
+        kind = pa.map_(kind.key_field, _like(kind.item_field, wanted.item_field))
+    return field.with_type(kind).with_nullable(table.nullable)
+
+
 def check_names(present: Iterable[pa.Field], rows: Iterable[pa.Field], name: str) -> None:
     """Raises PipelineError: a column of the rows, or a field in an object, differs from one of the table `name` (of type `present`), or from
     another one of the rows, in upper and lower case only. Spark could read neither of them."""

@@ -13,10 +13,14 @@ import pytest
 pytest.importorskip("pyiceberg")
 pytest.importorskip("deltalake")
 
+from pyiceberg import types as iceberg_types
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 from pyspark.sql.types import (
     ArrayType,
     DataType,
     DecimalType,
+    IntegerType,
     LongType,
     MapType,
     NullType,
@@ -207,3 +211,55 @@ def test_a_column_with_the_name_of_a_partition(tmp_path: Path, format_: str, nam
             PipelineError, match=r"sinks\[1\].partition_by: day\(at\) makes a column at_day, and there is one"
         ):
             parse(values | decode | {"sinks": [{"format": format_, "partition_by": ["day(at)"], **place}]}, tmp_path)
+
+
+def test_what_an_iceberg_table_requires_stays_required(tmp_path: Path) -> None:
+    """Columns became optional when one got a wider type, and fields in objects with the first batch: the table's rule was gone without a word."""
+    sink = opened(tmp_path, "iceberg", sink={"format": "iceberg", "table": "t"})
+    sink.make_namespace()
+    inner = iceberg_types.StructType(NestedField(4, "a", iceberg_types.IntegerType(), required=True))
+    fields = [
+        NestedField(1, "n", iceberg_types.IntegerType(), required=True),
+        NestedField(2, "x", iceberg_types.IntegerType(), required=True),
+        NestedField(3, "o", inner, required=False),
+        NestedField(
+            5, "l", iceberg_types.ListType(6, iceberg_types.StringType(), element_required=True), required=False
+        ),
+        NestedField(
+            7,
+            "m",
+            iceberg_types.MapType(8, iceberg_types.StringType(), 9, iceberg_types.IntegerType(), value_required=True),
+            required=False,
+        ),
+    ]
+    sink._catalog.create_table("default.t", Schema(*fields))
+    before = sink.table().schema()
+    present = [("n", IntegerType()), ("l", ArrayType(StringType())), ("m", MapType(StringType(), IntegerType()))]
+    assert sink.prepared(rows(*present, ("x", IntegerType()), ("o", struct(("a", IntegerType()))))).schema() == before
+    wider = [("n", LongType()), ("l", ArrayType(StringType())), ("m", MapType(StringType(), LongType()))]
+    found = sink.prepared(
+        rows(*wider, ("o", struct(("a", LongType()), ("new", StringType()))), ("more", LongType()))
+    ).schema()
+    ids = [found.find_field(name).field_id for name in ("o.a", "o.new")]
+    assert [(field.name, str(field.field_type), field.required) for field in found.fields] == [
+        ("n", "long", True),
+        ("x", "int", True),
+        ("o", f"struct<{ids[0]}: a: required long, {ids[1]}: new: optional string>", False),
+        ("l", "list<string>", False),
+        ("m", "map<string, long>", False),
+        ("more", "long", False),
+    ]
+    assert found.find_field("l.element").required and found.find_field("m.value").required
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted"),
+    [
+        ({"a": None}, pa.struct([pa.field("a", pa.int32(), nullable=False)])),
+        ([{"a": None}], pa.list_(pa.struct([pa.field("a", pa.int32(), nullable=False)]))),
+    ],
+)
+def test_a_null_where_a_table_requires_a_value(present: Any, wanted: pa.DataType) -> None:
+    batch = pa.record_batch({"c": pa.array([present])})
+    with pytest.raises(PipelineError, match=r"^column c has a value that does not fit the table's type .*not null"):
+        writing.conform(batch, pa.schema([pa.field("c", wanted)]))
