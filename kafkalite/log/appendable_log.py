@@ -310,7 +310,5 @@ class AppendableLog(ReadableLog):
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = Offset(offset)
-        if self._epochs.cache.truncate_from_start(offset):
-            with self._local.io("writing the leader epochs"):
-                self._epochs.save()
+        self._epochs.cache.truncate_from_start(offset)  # the file may have more: whoever loads it forgets that
         return True

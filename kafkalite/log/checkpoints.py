@@ -86,6 +86,27 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
         raise MalformedCheckpoint(str(error)) from None
 
 
+def whole_epochs(data: bytes) -> list[tuple[int, int]]:
+    """The entries in front of the first one that is not whole, of a file that `decode_epochs` refuses.
+
+    What a loss of power leaves of the file is its beginning (see `epoch_file`). Only entries that rise are believed.
+    """
+    found: list[tuple[int, int]] = []
+    lines = data.split(b"\n")[:-1]  # the last one lacks its end
+    if len(lines) < 2 or lines[0] != b"0" or not lines[1].isdigit() or len(lines[1]) > 9:
+        return found
+    for line in lines[2 : 2 + int(lines[1])]:
+        try:
+            epoch, start = line.split()
+            entry = _bounded(epoch.decode(), 32), _bounded(start.decode(), 64)
+        except ValueError:
+            break
+        if found and not (entry[0] > found[-1][0] and entry[1] > found[-1][1]):
+            break
+        found.append(entry)
+    return found
+
+
 def _bounded(text: str, bits: int) -> int:
     """A number that is not negative, that fits into a signed field of this width. Raises ValueError."""
     number = int(text)

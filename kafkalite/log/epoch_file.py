@@ -45,7 +45,8 @@ class LeaderEpochFile:
         path = f"{local.path}/{checkpoints.LEADER_EPOCHS}"
         data = checkpoints.encode_epochs(self.cache.entries())
         if not _extend(local.handles, path, data):
-            local.disk.write_file_atomic(path, data, durable=False)
+            # Of a new file a loss of power can leave nothing. The batches of a compacted log do not say where epochs began.
+            local.disk.write_file_atomic(path, data, durable=local.compacted_to >= 0)
         self.unsaved = False
         self.dirty = True
 
@@ -54,7 +55,8 @@ def _extend(handles: HandleCache, path: str, data: bytes) -> bool:
     """Write `data` over a small file that differs by lines at its end only; returns whether it was one. Raises OSError.
 
     A new file beside it and a rename cost twenty times as much, and a failover waits for one per partition. What a loss of
-    power can leave of such a write is the old file, the new one, or one whose number of lines is wrong: then the batches have the epochs.
+    power can leave of such a write is the old file, the new one, or one whose number of lines is wrong: then its whole lines count, and the
+    batches have the rest.
     """
     if len(data) > _SECTOR_BYTES:
         return False

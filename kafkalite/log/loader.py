@@ -82,7 +82,7 @@ def load_log(
     elif compacted_to is None and "compact" in config.cleanup_policy:
         compacted_to = EVERYWHERE  # an older version did not record its compactions
     segments = _load_segments(disk, handles, path, names, log_start_offset)
-    file_epochs = _read_epochs(disk, path, names)
+    file_epochs, is_whole = _read_epochs(disk, path, names)
     if clean and segments:
         end = _end_of(segments[-1])
         if end is None:
@@ -100,7 +100,7 @@ def load_log(
         cut = recover(
             segments,
             checked_from,
-            file_epochs,
+            file_epochs if is_whole else None,
             compacted_to=compacted_to,
             interval=config.index_interval_bytes,
             before_cut=before_cut,
@@ -121,7 +121,9 @@ def load_log(
         rebuild_aborted(disk, path, segments, doubtful, snapshots, config.max_producer_ids)
     parts = LogParts(
         segments=segments,
-        epochs=_epochs(segments, file_epochs, end),
+        epochs=_epochs(
+            segments, file_epochs, is_whole=is_whole, start=max(log_start_offset, segments[0].base_offset), end=end
+        ),
         producers=_producers(disk, path, segments, snapshots, recovered, config.max_producer_ids),
         snapshots=snapshots,
         log_start_offset=max(log_start_offset, segments[0].base_offset),
@@ -309,31 +311,37 @@ def _is_doubtful(segment: Segment, names: list[str], *, clean: bool) -> bool:
     return not clean and bool(segment.size) and name + INDEX not in names and name + TIME_INDEX not in names
 
 
-def _read_epochs(disk: Disk, path: str, names: list[str]) -> LeaderEpochCache | None:
-    """The epoch file; None when it is missing, empty or damaged (then the batches have the epochs)."""
+def _read_epochs(disk: Disk, path: str, names: list[str]) -> tuple[LeaderEpochCache, bool]:
+    """What the epoch file has, and whether that is all. Of one that is missing, empty or damaged the batches have the rest."""
     if checkpoints.LEADER_EPOCHS not in names:
-        return None
+        return LeaderEpochCache(), False
+    data = disk.read_file(f"{path}/{checkpoints.LEADER_EPOCHS}")
     try:
-        entries = checkpoints.decode_epochs(disk.read_file(f"{path}/{checkpoints.LEADER_EPOCHS}"))
+        entries = checkpoints.decode_epochs(data)
     except checkpoints.MalformedCheckpoint as error:
         _log.warning("log.epochs_damaged", path=path, error=str(error))
-        return None
-    return LeaderEpochCache(entries) if entries else None
+        return LeaderEpochCache(checkpoints.whole_epochs(data)), False
+    return LeaderEpochCache(entries), bool(entries)
 
 
-def _epochs(segments: list[Segment], from_file: LeaderEpochCache | None, end: int) -> LeaderEpochCache:
-    """The epochs of what is left of the log. An entry that starts at the very end is a leader's that wrote nothing yet."""
-    if from_file is not None:
-        from_file.truncate_from_end(end + 1)
-        return from_file
-    cache = LeaderEpochCache()
-    for segment in segments:
+def _epochs(
+    segments: list[Segment], cache: LeaderEpochCache, *, is_whole: bool, start: int, end: int
+) -> LeaderEpochCache:
+    """The epochs of what is left of the log. An entry that starts at the very end is a leader's that wrote nothing yet.
+
+    Where compaction has removed an epoch's first batches, only the file says where it began: its whole entries count, then the batches.
+    """
+    cache.truncate_from_end(end + 1)
+    for segment in segments if not is_whole else ():
         if segment.exists:
             try:
                 for _, header in segment.headers():
-                    cache.assign(header.partition_leader_epoch, header.base_offset)
+                    epoch, base = header.partition_leader_epoch, header.base_offset
+                    if epoch > cache.latest_epoch or cache.epoch_at(base) not in (NO_LEADER_EPOCH, epoch):
+                        cache.assign(epoch, base)
             except ApiError as error:
                 _log.error("log.damaged", segment=segment.path(LOG), error=str(error))
+    cache.truncate_from_start(start)
     return cache
 
 
