@@ -310,5 +310,6 @@ class AppendableLog(ReadableLog):
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = Offset(offset)
-        self._epochs.cache.truncate_from_start(offset)  # the file may have more: whoever loads it forgets that
+        # The file may have more: the next load forgets that.
+        self._epochs.cache.truncate_from_start(offset)
         return True

@@ -187,9 +187,8 @@ class PartitionLog(AppendableLog):
             self._snapshots.write_now(start)  # what is known of the producers is in no other file
             removed = self._local.take_oldest(count)
             self.log_start_offset = max(self.log_start_offset, Offset(start))
-            self._epochs.cache.truncate_from_start(
-                self.log_start_offset
-            )  # the file may have more: see advance_log_start_offset
+            # The file may have more: the next load forgets that.
+            self._epochs.cache.truncate_from_start(self.log_start_offset)
             self._snapshots.remove(lambda offset: offset < start)
         return removed
 

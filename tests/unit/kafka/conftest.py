@@ -106,11 +106,13 @@ def batch(*values: bytes, **arguments: Any) -> bytearray:
     return bytearray(builder.build())
 
 
-def produce(topic: str, *parts: tuple[int, Buffer | None], acks: int = -1, **fields: Any) -> Any:
+def produce(
+    topic: str, *parts: tuple[int, Buffer | None], acks: int = -1, timeout_ms: int = 1000, **fields: Any
+) -> Any:
     request = wire.ProduceRequest
     data = [request.PartitionProduceData(index, records) for index, records in parts]
     return request(
-        acks=acks, timeout_ms=1000, topic_data=[request.TopicProduceData(topic, partition_data=data)], **fields
+        acks=acks, timeout_ms=timeout_ms, topic_data=[request.TopicProduceData(topic, partition_data=data)], **fields
     )
 
 

@@ -212,7 +212,7 @@ async def test_transactions_and_offsets_of_a_topic_that_flushes_are_on_every_dis
         assert _unsynced(cluster, TRANSACTION_TOPIC) == []
         leader = await FrameClient.to(cluster.nodes[(await _leaders(client, "durable"))[0]].endpoints["kafka"])
         written = batch(b"x", producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True)
-        taken = await leader.ask(produce("durable", (0, written), transactional_id="x"), 9)
+        taken = await leader.ask(produce("durable", (0, written), timeout_ms=60_000, transactional_id="x"), 9)
         assert taken.responses[0].partition_responses[0].error_code == 0
         await _patient(transactions, wire.EndTxnRequest("x", *producer, committed=True), 3, lambda got: got.error_code)
         assert _unsynced(cluster, TRANSACTION_TOPIC) == []  # the decision

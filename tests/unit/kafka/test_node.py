@@ -51,7 +51,7 @@ async def test_produce_and_fetch_on_the_leader_and_only_there(tmp_path: Path) ->
         assert (part.error_code, part.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, leader)
         assert [(e.node_id, e.host, e.port, e.rack) for e in refused.node_endpoints] == there
         client = await FrameClient.to(cluster.nodes[leader].endpoints["kafka"])
-        taken = await client.ask(produce("t", (0, batch(b"x")), acks=-1), 9)
+        taken = await client.ask(produce("t", (0, batch(b"x")), acks=-1, timeout_ms=60_000), 9)
         assert taken.responses[0].partition_responses[0].error_code == 0
         got = await client.ask(fetch("t", max_wait_ms=5000), 12)
         assert len(got.responses[0].partitions[0].records) > 61
@@ -85,7 +85,7 @@ async def test_administration_of_a_node(tmp_path: Path) -> None:
             assert (part.error_code, part.leader_epoch, part.end_offset) == (0, *told)
 
         written = batch(b"x", producer_id=7, producer_epoch=1, base_sequence=0)
-        await client.ask(produce("t", (0, written), acks=-1), 9)
+        await client.ask(produce("t", (0, written), acks=-1, timeout_ms=60_000), 9)
         ask = wire.DescribeProducersRequest
         request = ask([ask.TopicRequest("t", [0]), ask.TopicRequest("nowhere", [0])])
         for node in (client, other):  # a follower knows as well as the leader
@@ -135,7 +135,7 @@ async def test_a_replica_moves_between_disks_through_the_wire(tmp_path: Path) ->
         create, move = wire.CreateTopicsRequest, wire.AlterReplicaLogDirsRequest
         await client.ask(create([create.CreatableTopic("t", 1, 1)], 10_000), 7)
         for _ in range(4):
-            answer = await client.ask(produce("t", (0, batch(b"x" * 500_000)), acks=-1), 9)
+            answer = await client.ask(produce("t", (0, batch(b"x" * 500_000)), acks=-1, timeout_ms=60_000), 9)
             assert answer.responses[0].partition_responses[0].error_code == 0
 
         async def places() -> dict[str, tuple[bool, int]]:
@@ -262,7 +262,7 @@ async def test_who_invents_producer_ids_is_named(tmp_path: Path, monkeypatch: py
 
         async def append(producer_id: int) -> None:
             written = batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=0)
-            answer = await client.ask(produce("t", (0, written), acks=-1), 9)
+            answer = await client.ask(produce("t", (0, written), acks=-1, timeout_ms=60_000), 9)
             assert answer.responses[0].partition_responses[0].error_code == 0
 
         for producer_id in range(10):
