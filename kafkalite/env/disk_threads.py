@@ -17,7 +17,7 @@ _Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class _Own(threading.local):
-    """Whose thread this is; None: of no disk. (A default, for the loop asks at each append: an attribute that is missing takes ten times as long.)"""
+    """The workers that a thread belongs to. The loop asks at each append, and a missing attribute would take ten times as long as this default."""
 
     workers: Workers | None = None
 

@@ -164,10 +164,8 @@ async def test_a_commit_under_way_keeps_its_group(broker: Broker) -> None:
     assert await _read(client) == (0, 6)
 
 
-async def test_an_offset_that_is_committed_during_a_purge_is_kept(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Expired offsets go in several appends; the group was back before the last one, and lost what it had committed."""
+async def _deleted_in_two_appends(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> tuple[FrameClient, FrameClient]:
+    """Two clients, and the group g with an offset on each of two topics: each offset is deleted by an append of its own."""
     monkeypatch.setattr(removal, "_DELETE_CHUNK", 1)
     for topic in ("s", "t"):
         await broker.create(topic)
@@ -175,6 +173,14 @@ async def test_an_offset_that_is_committed_during_a_purge_is_kept(
     await coordinator(client, "g")
     for topic in ("s", "t"):
         await client.ask(commit("g", 5, topic=topic), 8)
+    return client, other
+
+
+async def test_an_offset_that_is_committed_during_a_purge_is_kept(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expired offsets go in several appends; the group was back before the last one, and lost what it had committed."""
+    client, other = await _deleted_in_two_appends(broker, monkeypatch)
     object.__setattr__(broker.services.config, "offsets_retention_minutes", -1)
     with slow_followers(broker) as held:
         expiring = asyncio.create_task(broker.side.groups.removal.expire())
@@ -192,13 +198,7 @@ async def test_a_deletion_that_is_repeated_leaves_the_offsets_of_the_next_group_
 ) -> None:
     """A client that had no answer asked again. The first deletion was done and there was another group, when the second one came to its
     next append: the group lost what it had committed at the next failover."""
-    monkeypatch.setattr(removal, "_DELETE_CHUNK", 1)
-    for topic in ("s", "t"):
-        await broker.create(topic)
-    client, other = await broker.client(), await broker.client()
-    await coordinator(client, "g")
-    for topic in ("s", "t"):
-        await client.ask(commit("g", 5, topic=topic), 8)
+    client, other = await _deleted_in_two_appends(broker, monkeypatch)
     delete = broker.side.groups.removal.delete_group
     with slow_followers(broker) as held:
         first = asyncio.create_task(delete("g"))

@@ -45,8 +45,7 @@ def cut_and_another_epoch(log: PartitionLog) -> None:
 @pytest.mark.parametrize("change", [start, cut_and_another_epoch])
 @pytest.mark.parametrize("epochs", [2, 9])
 async def test_a_loss_of_power_leaves_them_known(change: Callable[[PartitionLog], None], epochs: int) -> None:
-    """The file was written anew, and nothing of it was left. The batches said that an epoch began later than it did: a former leader kept what
-    it had written there and nobody else had."""
+    """A loss of power left an empty file. The batches gave a later start for an epoch, so a former leader kept records that only it had."""
     for seed in range(60):
         disk = MemoryDisk()
         log = await compacted(disk, epochs=epochs)
