@@ -9,8 +9,8 @@ from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.local_log import LocalLog
 
-#: A file up to this size is on the platter whole, or as it was, or recognisably broken.
-_SECTOR_BYTES = 512
+#: A file up to this size is extended in place: some thousands of epochs. It is read for that.
+_EXTENDED_TO_BYTES = 64 * 1024
 
 
 class LeaderEpochFile:
@@ -52,20 +52,20 @@ class LeaderEpochFile:
 
 
 def _extend(handles: HandleCache, path: str, data: bytes) -> bool:
-    """Write `data` over a small file that differs by lines at its end only; returns whether it was one. Raises OSError.
+    """Write `data` over a file that differs by lines at its end only; returns whether it was one. Raises OSError.
 
-    A new file beside it and a rename cost twenty times as much, and a failover waits for one per partition. What a loss of
-    power can leave of such a write is the old file, the new one, or one whose number of lines is wrong: then its whole lines count, and the
-    batches have the rest.
+    A new file beside it and a rename cost twenty times as much, and a failover waits for one per partition. A loss of
+    power can leave any of the sectors as they were. That is the old file, the new one, or one whose number of lines is wrong: then its
+    whole lines count, and the batches have the rest.
     """
-    if len(data) > _SECTOR_BYTES:
+    if len(data) > _EXTENDED_TO_BYTES:
         return False
     try:
         file = handles.open_apart(path)
     except FileNotFoundError:
         return False
     try:
-        old = file.read_at(0, _SECTOR_BYTES)
+        old = file.read_at(0, _EXTENDED_TO_BYTES)
         head, old_head = _head_size(data), _head_size(old)
         if not old_head or head != old_head or not data[head:].startswith(old[head:]) or file.size() != len(old):
             return False

@@ -11,6 +11,7 @@ from kafkalite.env import residency
 from kafkalite.env.seams import DiskOutcome
 
 Buffer = bytes | bytearray | memoryview
+_SECTOR_BYTES = 512
 
 
 class Inode:
@@ -274,13 +275,23 @@ class MemoryDisk:
                 if rng.random() < 0.3:
                     kept = kept[: len(kept) - torn] + bytes(torn)
             else:
-                kept = rng.choice([data, durable])
+                kept = _torn(data, durable, rng)
             fresh = Inode()
             fresh.data += kept
             fresh.durable = kept
             survivors[path] = fresh
         self.entries = survivors
         self.durable_entries = dict(survivors)
+
+
+def _torn(data: bytes, durable: bytes, rng: random.Random) -> bytes:
+    """What a loss of power leaves of a file whose synced bytes were overwritten: any of its sectors as they were; holes are zeros."""
+    if rng.random() < 0.5:
+        return rng.choice([data, durable])
+    size = max(len(data), len(durable))
+    both = data.ljust(size, b"\0"), durable.ljust(size, b"\0")
+    kept = b"".join(rng.choice(both)[at : at + _SECTOR_BYTES] for at in range(0, size, _SECTOR_BYTES))
+    return kept[: rng.choice([len(data), len(durable)])]
 
 
 class ManualClock:

@@ -39,11 +39,15 @@ def start(log: PartitionLog) -> None:
 
 def cut_and_another_epoch(log: PartitionLog) -> None:
     log.truncate_to(log.log_end_offset - 1)
-    log.append_as_leader(keyed([("c", "3")]), 20)
+    log.append_as_leader(keyed([("c", "3")]), 120)
 
 
-@pytest.mark.parametrize("change", [start, cut_and_another_epoch])
-@pytest.mark.parametrize("epochs", [2, 9])
+def another_epoch(log: PartitionLog) -> None:
+    log.append_as_leader(keyed([("c", "3")]), 120)
+
+
+@pytest.mark.parametrize("change", [start, cut_and_another_epoch, another_epoch])
+@pytest.mark.parametrize("epochs", [2, 9, 90])
 async def test_a_loss_of_power_leaves_them_known(change: Callable[[PartitionLog], None], epochs: int) -> None:
     """A loss of power left an empty file. The batches gave a later start for an epoch, so a former leader kept records that only it had."""
     for seed in range(60):
@@ -85,6 +89,17 @@ def test_lines_that_cannot_be_are_not_believed() -> None:
     assert checkpoints.whole_epochs(b"0\n3\n1 0\n2 5\n2 9\n") == [(1, 0), (2, 5)]
     assert checkpoints.whole_epochs(b"0\n3\n1 0\n2 x\n3 9\n") == [(1, 0)]
     assert checkpoints.whole_epochs(b"0\n1\n1 0\n2 5\n") == [(1, 0)], "what is behind them is older"
+
+
+async def test_an_epoch_of_a_large_file_replaces_nothing() -> None:
+    """A new file of a compacted log is synced, and the loop waited for that in each failover beyond the fortieth."""
+    disk = MemoryDisk()
+    log = await compacted(disk, epochs=90)
+    assert len(disk.entries[NAME].data) > 512
+    disk.calls.clear()
+    another_epoch(log)
+    assert not [call for call in disk.calls if call[0] == "write_file"]
+    assert reopen(disk, clean=True, **SETTINGS).epoch_entries == log.epoch_entries
 
 
 def test_a_start_that_moves_writes_no_file() -> None:
