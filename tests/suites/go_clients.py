@@ -7,7 +7,7 @@ import json
 from tests.interop.conftest import install, scratch
 from tests.suites.running import HERE, Outcome, Place, at_fixed_addresses, go_outcome, go_source, run
 
-_FRANZ = "github.com/twmb/franz-go@v1.22.2"
+_FRANZ = "github.com/twmb/franz-go@v1.22.3"
 _KAFKA_GO = "github.com/segmentio/kafka-go@v0.4.51"
 _SARAMA = "github.com/IBM/sarama@v1.61.1"
 _TOXIPROXY = "github.com/Shopify/toxiproxy/v2@v2.5.0"

@@ -10,7 +10,7 @@ SUITES_INTRODUCTION = (
 #: (suite and version, tests that pass, what does not and why).
 SUITES = (
     (
-        "franz-go 1.22.2 (kgo)",
+        "franz-go 1.22.3 (kgo)",
         "148 of 152",
         "3 skip themselves (SASL, an old broker); `Test848RegexBrokerResolves` expects a regular expression to match `__consumer_offsets` (docs/adr/0029)",
     ),
