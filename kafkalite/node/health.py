@@ -18,7 +18,7 @@ from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.security.posture import posture
 
 if TYPE_CHECKING:
-    from kafkalite.node.certificate_health import CertificateHealth
+    from kafkalite.node.security_health import SecurityHealth
 
 
 class Malformed(Protocol):
@@ -33,7 +33,7 @@ class NodeHealth:
 
     Args:
         unusable: path of settings -> which of them cannot be used.
-        certificates: None if no listener asks for anything.
+        security: None if no listener asks for anything.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class NodeHealth:
         descriptors: DescriptorWatch,
         malformed: Sequence[Malformed],
         unusable: Mapping[str, str],
-        certificates: CertificateHealth | None,
+        security: SecurityHealth | None,
     ) -> None:
         self._started_ms = started_ms
         self._exposures = posture(config).exposures
@@ -63,7 +63,7 @@ class NodeHealth:
         self._descriptors = descriptors
         self._malformed = malformed
         self._unusable = unusable
-        self._certificates = certificates
+        self._security = security
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""
@@ -79,7 +79,7 @@ class NodeHealth:
             *self._replicas.describing.problems(),
             *self._controller.problems(),
             *disk_problems(self._logs),
-            *(self._certificates.problems() if self._certificates is not None else ()),
+            *(self._security.problems() if self._security is not None else ()),
             *self._descriptors.problems(),
             *_held(self._loop_times),
             *malformed,

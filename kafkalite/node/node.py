@@ -73,7 +73,7 @@ from kafkalite.rpc.server import RpcServer
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.node.certificate_health import CertificateHealth
+    from kafkalite.node.security_health import SecurityHealth
     from kafkalite.schemas.coordinator import SchemaRegistry
     from kafkalite.security.node_security import NodeSecurity
     from kafkalite.security.scram import Delegated, ScramCredential
@@ -135,12 +135,13 @@ class Node:
             delegated=self._delegated,
         )
 
-    def _certificates(self, config: BrokerConfig) -> CertificateHealth | None:
+    def _security_health(self, config: BrokerConfig) -> SecurityHealth | None:
         if self.security is None:
             return None
-        from kafkalite.node.certificate_health import CertificateHealth
 
-        return CertificateHealth(config, self.security.listeners(), self.env.clock)
+        from kafkalite.node.security_health import SecurityHealth
+
+        return SecurityHealth(config, self.security.listeners(), self.security.unread, self.env.clock)
 
     def _peer_env(self, env: Env) -> Env:
         if self.security is None:
@@ -260,7 +261,7 @@ class Node:
             descriptors=self._descriptors,
             malformed=(*followed, self.producer_ids),
             unusable=self.settings.unusable,
-            certificates=self._certificates(config),
+            security=self._security_health(config),
         )
         self._history_file = HistoryFile(
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool

@@ -87,10 +87,11 @@ class PasswordFile:
 
     def __init__(self, path: str, key: str = "sasl.plain.users.location") -> None:
         self._path = Path(path)
-        self._key = key
+        self.key = key
         self._seen: tuple[int, int, int] | None = None
         self._passwords: dict[str, str] = {}
-        self._complaint = ""
+        #: Why the present content cannot be used; empty: it can.
+        self.complaint = ""
 
     def load(self) -> dict[str, str]:
         """The present content. Raises ConfigError."""
@@ -98,18 +99,18 @@ class PasswordFile:
             now = self._path.stat()
             text = self._path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self._key}: {error}") from None
+            raise ConfigError(f"{self.key}: {error}") from None
         found: dict[str, str] = {}
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             name, equals, password = line.partition("=")
             if not equals or not name.strip() or not password:
-                raise ConfigError(f"{self._key}: line {number} is not NAME=SECRET")
+                raise ConfigError(f"{self.key}: line {number} is not NAME=SECRET")
             found[name.strip()] = password
         self._seen = (now.st_mtime_ns, now.st_size, now.st_ino)
         self._passwords = found
-        self._complaint = ""
+        self.complaint = ""
         return found
 
     def passwords(self) -> dict[str, str]:
@@ -118,8 +119,9 @@ class PasswordFile:
             now = self._path.stat()
             if (now.st_mtime_ns, now.st_size, now.st_ino) != self._seen:
                 self.load()
+            self.complaint = ""
         except (OSError, ConfigError) as error:
-            if str(error) != self._complaint:
-                self._complaint = str(error)
+            if str(error) != self.complaint:
+                self.complaint = str(error)
                 _log.error("users_file.not_read", error=str(error))
         return self._passwords

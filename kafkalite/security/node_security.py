@@ -97,6 +97,17 @@ class NodeSecurity:
         http = self.http.listener if self.http is not None else None
         return [each for each in (http, *self.kafka.values(), self.rpc) if each is not None]
 
+    def unread(self) -> dict[str, str]:
+        """Files of users and places of keys -> why their present content cannot be used: what was read before stays in force."""
+        found: dict[str, str] = {}
+        for path, file in self._password_files.items():
+            file.passwords()
+            if file.complaint:
+                found[path] = file.complaint
+        if self._tokens is not None and (why := self._tokens.refusal()):
+            found[self._config.sasl_oauthbearer_jwks_endpoint_url] = why
+        return found
+
     def issuer_tls(self) -> ClientTls:
         """For the server that has the keys of tokens: trusted as nodes are, or by the system's authorities."""
         return ClientTls(TlsFiles("", self._config.ssl_truststore_location, ""), check_hostname=True)
@@ -139,7 +150,7 @@ class NodeSecurity:
             return None
         tokens = None
         if config.http_bearer_tokens_location:
-            tokens = PasswordFile(config.http_bearer_tokens_location, "http.bearer.tokens.location")
+            tokens = self._password_file(config.http_bearer_tokens_location, "http.bearer.tokens.location")
             tokens.load()
         listener = self._open_listener("http", HTTP, protocol)
         if tokens is None and not listener.uses_sasl:
@@ -232,18 +243,20 @@ class NodeSecurity:
             path = url.removeprefix("file:").replace("//", "", 1)
             keys = KeyFile(path)
             keys.load()
-            self._tokens = TokenChecker(rules, keys.text, self._wall)
+            self._tokens = TokenChecker(rules, keys, self._wall)
             self._tokens.load()
         else:
             self.remote_keys = RemoteKeys.parse(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
-            self._tokens = TokenChecker(rules, self.remote_keys.text, self._wall, self.remote_keys.want)
+            self._tokens = TokenChecker(rules, self.remote_keys, self._wall, self.remote_keys.want)
         return self._tokens
 
     def _passwords(self, own: BrokerConfig) -> PasswordFile:
+        return self._password_file(own.sasl_plain_users_location, "sasl.plain.users.location")
+
+    def _password_file(self, path: str, key: str) -> PasswordFile:
         """One object per file, however many listeners use it."""
-        path = own.sasl_plain_users_location
         if path not in self._password_files:
-            self._password_files[path] = PasswordFile(path)
+            self._password_files[path] = PasswordFile(path, key)
         return self._password_files[path]
 
     def _dialling(self, name: str, protocol: str) -> Dialling:

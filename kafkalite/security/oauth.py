@@ -8,11 +8,12 @@ with clients (HS256) would let each of them write tokens, and `none` would let e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from kafkalite.errors import AuthenticationFailed, ConfigError
@@ -57,8 +58,19 @@ class Bearer:
     lifetime_s: float
 
 
+class Keys(Protocol):
+    """A JWK set as JSON text."""
+
+    #: Why the last attempt to read it failed; empty: it did not.
+    complaint: str
+
+    def text(self) -> str:
+        """As it was read last; empty: it never was."""
+        ...
+
+
 class TokenChecker:
-    """Checks tokens against a set of keys, which `keys` returns as JSON text.
+    """Checks tokens against a set of keys.
 
     Args:
         keys: the present JWK set; it is parsed again when the text differs.
@@ -69,7 +81,7 @@ class TokenChecker:
     def __init__(
         self,
         rules: TokenRules,
-        keys: Callable[[], str],
+        keys: Keys,
         now: Callable[[], float],
         missing: Callable[[], None] = lambda: None,
     ) -> None:
@@ -79,8 +91,8 @@ class TokenChecker:
         self._missing = missing
         self._text = ""
         self._parsed: Any = None
-        #: Why there are no keys.
-        self._wrong = "the keys could not be read yet"
+        #: Why the keys that came last cannot be used; empty: they can, or none came.
+        self.complaint = ""
 
     def load(self) -> None:
         """Parse the keys. Raises ConfigError: there are none that can be used, or the package is missing."""
@@ -88,20 +100,29 @@ class TokenChecker:
             import joserfc.jwk  # noqa: F401 - an extra, loaded only where OAUTHBEARER is used
         except ImportError:
             raise ConfigError("OAUTHBEARER needs the package joserfc: pip install kafkalite[oauth]") from None
-        text = self._keys()
+        text = self._keys.text()
         if text != self._text:
             self._text = text
             try:
                 self._parsed = _key_set(json.loads(text))
             except Exception as error:  # noqa: BLE001 - whatever a malformed set makes of the package
-                self._wrong = f"no JWK set: {error}"
+                self.complaint = f"no JWK set: {error}"
+                if self._parsed is not None:  # the keys of before hold
+                    _log.error("oauth.keys_not_read", error=self.complaint)
                 raise self._error() from None
+            self.complaint = ""
         if self._parsed is None:
             raise self._error()
         # The keys of before hold if those that came last cannot be used: that was reported when they came.
 
     def _error(self) -> ConfigError:
-        return ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {self._wrong}")
+        return ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {self.complaint or 'the keys could not be read yet'}")
+
+    def refusal(self) -> str:
+        """Why the keys that came last cannot be used; empty: they can, or none came yet."""
+        with contextlib.suppress(ConfigError):
+            self.load()
+        return self._keys.complaint or self.complaint
 
     def check(self, token: str) -> Bearer:
         """Raises AuthenticationFailed, without the token."""
@@ -110,7 +131,6 @@ class TokenChecker:
         except ConfigError as error:
             if self._parsed is None:
                 raise AuthenticationFailed(str(error)) from None
-            _log.error("oauth.keys_not_read", error=str(error))  # the keys of before hold
         from joserfc import errors, jwt
 
         rules, now = self._rules, self._now()
@@ -212,7 +232,8 @@ class RemoteKeys:
         self._is_secure = is_secure
         self._interval_s = interval_s
         self._text = ""
-        self._complaint = ""
+        #: Why the last fetch failed; empty: it did not.
+        self.complaint = ""
         self._is_wanted = asyncio.Event()
         self.fetched = 0
 
@@ -253,12 +274,12 @@ class RemoteKeys:
                 async with asyncio.timeout(_FETCH_S):
                     self._text = await self._fetch(dial)
                 self.fetched += 1
-                self._complaint = ""
+                self.complaint = ""
                 pause_s = self._interval_s
             except (OSError, TimeoutError, ValueError, EOFError, ConfigError) as error:
                 pause_s = min(self._interval_s, _RETRY_S)
-                if repr(error) != self._complaint:
-                    self._complaint = repr(error)
+                if repr(error) != self.complaint:
+                    self.complaint = repr(error)
                     _log.error("oauth.keys_not_fetched", host=self._host, error=repr(error))
             await asyncio.sleep(min(pause_s, _MISSING_S))
             try:
@@ -305,12 +326,13 @@ class KeyFile:
         self._path = Path(path)
         self._seen: tuple[int, int, int] | None = None
         self._text = ""
-        self._complaint = ""
+        #: Why the present content cannot be read; empty: it can.
+        self.complaint = ""
 
     def load(self) -> None:
         """Raises ConfigError: there is nothing to read."""
         if not self.text().strip():
-            raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {self._complaint or f'{self._path} is empty'}")
+            raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {self.complaint or f'{self._path} is empty'}")
 
     def text(self) -> str:
         """The present content; empty if there was never any."""
@@ -322,8 +344,9 @@ class KeyFile:
                     raise OSError(f"{self._path} has {stat.st_size} bytes")
                 self._text = self._path.read_text(encoding="utf-8")
                 self._seen = seen
+            self.complaint = ""
         except (OSError, UnicodeDecodeError) as error:
-            if str(error) != self._complaint:
-                self._complaint = str(error)
+            if str(error) != self.complaint:
+                self.complaint = str(error)
                 _log.error("oauth.keys_not_read", error=str(error))
         return self._text

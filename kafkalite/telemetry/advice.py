@@ -40,6 +40,11 @@ ADVICE = {
         "the named listeners go on with the certificate and the authorities that they had before",
         "correct the file that is named (docs/security.md): the next connection uses it. Do not restart the node before that; it would not start",
     ),
+    "users.not_reloaded": Advice(
+        "the node goes on with the users, tokens or keys that it read before",
+        "correct the file or the address that is named (docs/security.md); it is read again at the next login. Do not restart the node before that; "
+        "it would not start, or would let nobody in",
+    ),
     "certificate.refused": Advice(
         "nothing: connections that are open stay; no new one is made to the named listener",
         "give the node a certificate for its advertised hosts, within its dates, of an authority that the others trust (docs/security.md), at the same place: "

@@ -11,6 +11,7 @@ MEANS = {
     "zookeeper.open": "`zookeeper.set.acl` or `zookeeper.auth` is set, but the named znodes can be changed by any client of ZooKeeper, or belong to somebody else's identity.",
     "listener.open": "Clients on other machines can use a listener without authentication, and nobody has said that this is on purpose.",
     "tls.not_reloaded": "The files of a listener's certificates were replaced by some that cannot be used.",
+    "users.not_reloaded": "A file of users, tokens or keys, or the address of the keys for OAUTHBEARER, cannot be read any more.",
     "certificate.refused": "Other nodes or clients refuse the certificate of a listener: it is for another host, is out of its dates, or has an authority that they do not trust.",
     "certificate.ends": "A listener's certificate has less than a tenth of its life left, and less than a week.",
     "broker.unreachable": "The node that answers cannot connect to the named broker, or got no response from it.",

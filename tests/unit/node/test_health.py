@@ -1,4 +1,4 @@
-"""What a node reports of its certificates."""
+"""What a node reports of its certificates, users and keys."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from kafkalite.config import BrokerConfig, broker_config
-from kafkalite.node.certificate_health import CertificateHealth
+from kafkalite.node.security_health import SecurityHealth
+from kafkalite.security.node_security import NodeSecurity
 from kafkalite.security.own_certificate import periods
 from kafkalite.security.tls import ServerTls, TlsFiles
 from kafkalite.testing.certificates import Authority
 
 _DAY_S = 86_400.0
+_KEYS = '{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def _config(store: Path, authority: Authority) -> BrokerConfig:
     return broker_config({**given, **nodes, "ssl.truststore.location": authority.truststore})[0]
 
 
-def _health(config: BrokerConfig, now_s: float, *names: str) -> tuple[CertificateHealth, Any]:
+def _health(config: BrokerConfig, now_s: float, *names: str) -> tuple[SecurityHealth, Any]:
     """Listeners of the same files, one without TLS, and the clock."""
     files = TlsFiles(config.ssl_keystore_location, config.ssl_truststore_location)
     listeners: list[Any] = [SimpleNamespace(name=name, tls=ServerTls(files)) for name in names]
@@ -44,7 +46,7 @@ def _health(config: BrokerConfig, now_s: float, *names: str) -> tuple[Certificat
         each.tls.context()
     clock: Any = SimpleNamespace(wall_ms=lambda: int(now_s * 1000))
     listeners.append(SimpleNamespace(name="plain", tls=None))
-    return CertificateHealth(config, listeners, clock), clock
+    return SecurityHealth(config, listeners, dict, clock), clock
 
 
 def _replace(store: Path, content: bytes) -> None:
@@ -53,7 +55,7 @@ def _replace(store: Path, content: bytes) -> None:
     os.replace(new, store)
 
 
-def _said(health: CertificateHealth) -> list[tuple[str, str]]:
+def _said(health: SecurityHealth) -> list[tuple[str, str]]:
     return [(each.what, each.subject) for each in health.problems()]
 
 
@@ -92,3 +94,43 @@ def test_a_certificate_that_ends_soon_is_a_problem(authority: Authority, store: 
     clock.wall_ms = lambda: int((end_s - 4 * 3600) * 1000)
     (problem,) = health.problems()
     assert (problem.what, problem.subject) == ("certificate.ends", str(store)) and problem.detail.endswith(", 4 h left")
+
+
+def test_users_and_keys_that_cannot_be_read_are_a_problem_until_they_are_right(tmp_path: Path) -> None:
+    """Only the log said so. The node went on with the users of before, and did not start again."""
+    users, tokens, keys = tmp_path / "users", tmp_path / "tokens", tmp_path / "keys.json"
+    users.write_text("alice=secret\n")
+    tokens.write_text("grafana=0123456789abcdef\n")
+    keys.write_text(_KEYS)
+    config = broker_config(
+        {
+            "listener.security.protocol": "SASL_PLAINTEXT",
+            "http.security.protocol": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN,OAUTHBEARER",
+            "sasl.plain.users.location": str(users),
+            "http.port": 0,
+            "http.bearer.tokens.location": str(tokens),
+            "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
+            "sasl.oauthbearer.expected.audience": "kafka",
+            "inter.broker.username": "node",
+            "inter.broker.password": "hush",
+        }
+    )[0]
+    node = NodeSecurity(config, entropy=os.urandom, now=lambda: 0.0, credentials=lambda mechanism, user: None)
+    clock: Any = SimpleNamespace(wall_ms=lambda: 0)
+    health = SecurityHealth(config, node.listeners(), node.unread, clock)
+    assert _said(health) == []
+    before = users.read_bytes(), tokens.read_bytes(), keys.read_bytes()
+    _replace(users, b"alice\n")
+    tokens.unlink()
+    _replace(keys, b'{"keys": []}')
+    assert _said(health) == [
+        ("users.not_reloaded", str(users)),
+        ("users.not_reloaded", str(tokens)),
+        ("users.not_reloaded", f"file://{keys}"),
+    ]
+    details = [each.detail for each in health.problems()]
+    assert "line 1 is not NAME=SECRET" in details[0] and "No such file" in details[1] and "no keys" in details[2]
+    for path, content in zip((users, tokens, keys), before, strict=True):
+        _replace(path, content)
+    assert _said(health) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,22 @@ RULES = TokenRules(("kafka",), "https://issuer")
 GOOD = {"sub": "alice", "exp": NOW + 60, "aud": ["kafka", "web"], "iss": "https://issuer"}
 
 
+@dataclass
+class GivenKeys:
+    content: str
+    complaint: str = ""
+
+    def text(self) -> str:
+        return self.content
+
+
 def token(key: Any = KEY, algorithm: str = "ES256", **claims: Any) -> str:
     values = {name: value for name, value in (GOOD | claims).items() if value is not None}
     return str(jwt.encode({"alg": algorithm, "kid": "one"}, values, key))
 
 
 def server(rules: TokenRules = RULES) -> OAuthServer:
-    return OAuthServer(TokenChecker(rules, lambda: KEYS, lambda: float(NOW)))
+    return OAuthServer(TokenChecker(rules, GivenKeys(KEYS), lambda: float(NOW)))
 
 
 def first(value: str, name: str = "") -> bytes:
@@ -107,7 +117,7 @@ def test_acting_for_another_user_is_refused() -> None:
 def test_a_token_makes_nobody_a_node() -> None:
     """Some identity providers let people choose the name that a claim has."""
     security = listener_security(
-        mechanisms=("OAUTHBEARER",), tokens=TokenChecker(RULES, lambda: KEYS, lambda: float(NOW))
+        mechanisms=("OAUTHBEARER",), tokens=TokenChecker(RULES, GivenKeys(KEYS), lambda: float(NOW))
     )
     for user in ("alice", "node"):
         exchange = security.exchange("OAUTHBEARER")
@@ -123,7 +133,7 @@ def test_a_token_makes_nobody_a_node() -> None:
 def test_refused_tokens_are_one_line_whatever_is_in_them() -> None:
     """An unauthenticated peer could have a line of the log with each connection, until those about others had no room."""
     security = listener_security(
-        mechanisms=("OAUTHBEARER",), tokens=TokenChecker(RULES, lambda: KEYS, lambda: float(NOW))
+        mechanisms=("OAUTHBEARER",), tokens=TokenChecker(RULES, GivenKeys(KEYS), lambda: float(NOW))
     )
     with capture_logs() as lines:
         for number in range(20):
@@ -152,17 +162,20 @@ def test_a_node_that_cannot_read_the_keys_at_its_start_says_why(tmp_path: Path) 
 def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(KEYS)
-    checker = TokenChecker(RULES, KeyFile(str(path)).text, lambda: float(NOW))
+    checker = TokenChecker(RULES, KeyFile(str(path)), lambda: float(NOW))
     assert checker.check(token()).user == "alice"
     path.write_text("{")
     with capture_logs() as logged:
         for _ in range(3):
             assert checker.check(token()).user == "alice"
     assert len(logged) == 1, "each login would be a line, of every client that can reach the listener"
+    assert checker.refusal().startswith("no JWK set: ")
     path.unlink()
     assert checker.check(token()).user == "alice"
+    assert "No such file" in checker.refusal()
     path.write_text(json.dumps({"keys": [OTHER.as_dict(private=False)]}))
     assert checker.check(token(OTHER)).user == "alice"
+    assert not checker.refusal()
     with pytest.raises(AuthenticationFailed):
         checker.check(token())
 
@@ -179,7 +192,7 @@ def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> 
 def test_a_key_that_cannot_be_used_leaves_the_others(other: object) -> None:
     """RFC 7517, 5. With one such key of the issuer nobody could log in."""
     keys = json.dumps({"keys": [other, KEY.as_dict(private=False)]})
-    assert TokenChecker(RULES, lambda: keys, lambda: float(NOW)).check(token()).user == "alice"
+    assert TokenChecker(RULES, GivenKeys(keys), lambda: float(NOW)).check(token()).user == "alice"
 
 
 def test_keys_that_cannot_be_used_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +204,7 @@ def test_keys_that_cannot_be_used_are_read_once(monkeypatch: pytest.MonkeyPatch)
         return {"keys": []}
 
     monkeypatch.setattr("kafkalite.security.oauth.json.loads", loaded)
-    checker = TokenChecker(RULES, lambda: '{"keys": []}', lambda: float(NOW))
+    checker = TokenChecker(RULES, GivenKeys('{"keys": []}'), lambda: float(NOW))
     for _ in range(3):
         with pytest.raises(ConfigError, match="it has no keys"):
             checker.load()
@@ -200,10 +213,10 @@ def test_keys_that_cannot_be_used_are_read_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_set_of_too_many_keys_leaves_those_before() -> None:
     """A megabyte has 7,000: to read them held the loop for 0.4 s."""
-    keys = [KEYS, json.dumps({"keys": [OTHER.as_dict(private=False)] * 101})]
-    checker = TokenChecker(RULES, lambda: keys[0], lambda: float(NOW))
+    keys = GivenKeys(KEYS)
+    checker = TokenChecker(RULES, keys, lambda: float(NOW))
     checker.load()
-    keys.pop(0)
+    keys.content = json.dumps({"keys": [OTHER.as_dict(private=False)] * 101})
     with capture_logs() as logged:
         assert checker.check(token()).user == "alice"
     [line] = logged
@@ -212,9 +225,9 @@ def test_a_set_of_too_many_keys_leaves_those_before() -> None:
 
 def test_without_keys_nobody_comes_in() -> None:
     with pytest.raises(AuthenticationFailed):
-        TokenChecker(RULES, lambda: "", lambda: float(NOW)).check(token())
+        TokenChecker(RULES, GivenKeys(""), lambda: float(NOW)).check(token())
     with pytest.raises(ConfigError):
-        TokenChecker(RULES, lambda: "{}", lambda: float(NOW)).load()
+        TokenChecker(RULES, GivenKeys("{}"), lambda: float(NOW)).load()
 
 
 @pytest.mark.parametrize("url", ["", "http://issuer/keys", "ftp://x/", "https:///keys", "https://h:99999999/k"])
@@ -274,7 +287,7 @@ async def test_a_token_of_a_new_key_has_the_keys_fetched(monkeypatch: pytest.Mon
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     remote = RemoteKeys.parse(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/", 3600)
-    checker = TokenChecker(RULES, remote.text, lambda: float(NOW), remote.want)
+    checker = TokenChecker(RULES, remote, lambda: float(NOW), remote.want)
     fetching = asyncio.ensure_future(remote.run(dial))
     await until(lambda: remote.fetched == 1)
     assert checker.check(token()).user == "alice"

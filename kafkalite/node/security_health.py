@@ -1,10 +1,10 @@
-"""What is wrong with the certificates of a node's listeners: files are replaced, and time passes."""
+"""What is wrong with the certificates, users and keys of a node's listeners: files are replaced, and time passes."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock
@@ -19,11 +19,22 @@ _CHECK_MS = 60_000
 _WARNED_S = 7 * 86_400.0
 
 
-class CertificateHealth:
-    """Asks all listeners that have TLS."""
+class SecurityHealth:
+    """Asks all listeners that have TLS, and whatever reads users and keys.
 
-    def __init__(self, config: BrokerConfig, listeners: Sequence[ListenerSecurity], clock: Clock) -> None:
+    Args:
+        unread: setting -> why what it names cannot be used now.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        listeners: Sequence[ListenerSecurity],
+        unread: Callable[[], Mapping[str, str]],
+        clock: Clock,
+    ) -> None:
         self._config = config
+        self._unread = unread
         self._listeners = [each for each in listeners if each.tls is not None]
         self._clock = clock
         self._checked: tuple[object, ...] = ()
@@ -31,9 +42,8 @@ class CertificateHealth:
 
     def problems(self) -> list[HealthProblem]:
         """Those of now: files that have changed are read first."""
-        if not self._listeners:
-            return []
-        return [*self._not_reloaded(), *self._doubtful()]
+        found = [HealthProblem("users.not_reloaded", 0, why, setting) for setting, why in self._unread().items()]
+        return [*found, *self._not_reloaded(), *self._doubtful()] if self._listeners else found
 
     def _not_reloaded(self) -> list[HealthProblem]:
         """Listeners whose files cannot be used any more: they go on, and the node would not start again."""
