@@ -35,6 +35,11 @@ def state_of(settings: Mapping[str, str]) -> str:
     return value if value in STATES else ACTIVE
 
 
+def changed_text(broker_id: BrokerId, state: str) -> str:
+    """What a change to `state` has done. Whether the broker is alive is another matter."""
+    return f"broker {broker_id} {'takes new replicas' if state == ACTIVE else f'is {state}'}"
+
+
 def closed_among(settings: Mapping[BrokerId, Mapping[str, str]]) -> dict[BrokerId, str]:
     """The brokers that take no new replicas, with their states."""
     states = {broker: state_of(each) for broker, each in sorted(settings.items())}

@@ -11,7 +11,7 @@ import click
 from kafkalite.admin.decisions.decommissioning import Replacement, replace_broker, shares_rack
 from kafkalite.client.admin.configs import ConfigResource, alter_configs, describe_configs
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, CORDONED, DRAINING, state_of
+from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, CORDONED, DRAINING, changed_text, state_of
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.balancing import BrokerBalance, DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.reassignment import (
@@ -145,7 +145,7 @@ async def _set_states(cli: Invocation, brokers: tuple[int, ...], state: str) -> 
             await refuse_unknown_broker(client, each)
         for each in dict.fromkeys(brokers):
             await set_state(client, BrokerId(each), state)
-            cli.out.value({"broker_id": each, "state": state}, f"broker {each} is {state}")
+            cli.out.value({"broker_id": each, "state": state}, changed_text(BrokerId(each), state))
 
 
 async def set_state(client: AsyncClient, broker_id: BrokerId, state: str) -> None:
@@ -300,7 +300,7 @@ async def _cancel(cli: Invocation, target: BrokerId) -> None:
             await asyncio.sleep(_WATCH_S)
         await set_state(client, target, ACTIVE)
         count = len(called_off)
-        text = f"broker {target} is {ACTIVE}; {count} {'move was' if count == 1 else 'moves were'} called off"
+        text = f"{changed_text(target, ACTIVE)}; {count} {'move was' if count == 1 else 'moves were'} called off"
         cli.out.value({"broker_id": target, "state": ACTIVE, "called_off": count}, text)
 
 

@@ -16,7 +16,7 @@ from kafkalite.client.admin.partitions import add_partitions, elect_leaders
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import PLACES, Reset, new_offsets
-from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, DRAINING, STATES
+from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, DRAINING, STATES, changed_text
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -249,7 +249,7 @@ class Actions:
         changes, removed = ({}, [BROKER_STATE]) if state == ACTIVE else ({BROKER_STATE: state}, [])
         resource = ConfigResource.broker(BrokerId(broker))
         await alter_configs(client, resource, changes, removed, timeout_s=_TIMEOUT_S)
-        return {"text": f"broker {broker} is {state}"}
+        return {"text": changed_text(BrokerId(broker), state)}
 
     # --- transactions ----------------------------------------------------------------------------------------
 

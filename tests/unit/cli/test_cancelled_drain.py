@@ -88,7 +88,7 @@ async def test_a_cancel_that_was_killed_is_finished_by_the_next_one(
             assert isinstance(failed, Killed)
         assert (state(cluster), moves(cluster)) == ("cordoned", True)
         failed, said = await admin(cluster, "decommission", "1", "--cancel")
-        assert failed is None and "broker 1 is active; 1 move was called off" in said
+        assert failed is None and "broker 1 takes new replicas; 1 move was called off" in said
         assert (state(cluster), moves(cluster)) == ("active", False)
 
 

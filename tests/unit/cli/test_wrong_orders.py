@@ -61,7 +61,7 @@ async def test_a_broker_that_is_down_is_known_as_long_as_it_has_replicas() -> No
 
         said = await run("config", "get", "--broker", "2")
         assert (said.code, said.err) == (0, "note: broker 2 is not alive, and nothing is set for it\n")
-        assert (await run("broker", "uncordon", "2")).out == "broker 2 is active\n"
+        assert (await run("broker", "uncordon", "2")).out == "broker 2 takes new replicas\n"
         said = await run("disk", "list", "--broker", "2")
         assert (said.code, said.err) == (1, "kafkalite: broker 2 is not alive (BROKER_NOT_AVAILABLE)\n")
 

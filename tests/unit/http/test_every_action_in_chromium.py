@@ -224,7 +224,7 @@ def _brokers(page: _Pages) -> None:
         browser.wait(f"{row}.includes('cordoned')")
         _press(browser, "#brokers", "take replicas again", "1")
         browser.click("#ask-do")
-        browser.wait(SAID, "broker 1 is active")
+        browser.wait(SAID, "broker 1 takes new replicas")
         browser.click("#elect-all")
         browser.click("#ask-do")
         browser.wait("/^\\d+ leaders? elected$/.test(document.getElementById('said').textContent)")
