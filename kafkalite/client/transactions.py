@@ -46,11 +46,20 @@ class TransactionalClient(BlockingClient):
     """A BlockingClient that finds coordinators, follows them, and repeats what is safe to repeat (all of it here is)."""
 
     def begin_transaction(
-        self, wanted: GroupVersion, member: str, *, transaction_timeout_ms: int, timeout_ms: int | None = None
+        self,
+        wanted: GroupVersion,
+        member: str,
+        *,
+        transaction_timeout_ms: int,
+        writer: str = "",
+        timeout_ms: int | None = None,
     ) -> TransactionMember | Decided:
-        """Open the group's transaction `member`; an earlier owner is fenced and its records are aborted. Raises ApiError, RpcError."""
+        """Open the group's transaction `member`; an earlier owner is fenced and its records are aborted. Raises ApiError, RpcError.
+
+        `writer`: if it has the transaction open already, that stays, and the error is INVALID_TXN_STATE.
+        """
         name = transactional_id(wanted.group, member)
-        request = BeginTxnGroupRequest(name, wanted.owner, wanted.version, transaction_timeout_ms)
+        request = BeginTxnGroupRequest(name, wanted.owner, wanted.version, transaction_timeout_ms, writer)
         answer = self._ask_group(wanted.group, request, BeginTxnGroupResponse, timeout_ms)
         if answer.is_decided:
             return Decided(answer.newest_version)

@@ -33,6 +33,8 @@ log = logging.getLogger("pyspark_kafkalite")
 #: How long a commit waits until readers see it; it holds all the same.
 VISIBLE_WAIT_MS = 10_000
 _ABORT_TIMEOUT_MS = 5_000
+#: Names of an attempt: Spark gives a stage up after four attempts (spark.stage.maxConsecutiveAttempts).
+_STAGES = 4
 _FENCED = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
@@ -57,16 +59,24 @@ class Attempt:
     version: GroupVersion
     partition: int
     attempt: int
+    #: Which write it is part of; random, the same for all its tasks.
+    writer: str
     #: Of a stream: Spark begins a batch when its checkpoint has the one before, so at most the newest decided batch is repeated.
     is_of_stream: bool = False
 
     @property
-    def member(self) -> str:
-        """Attempts have transactions of their own: a speculative twin must not abort the one that wins."""
-        return f"{self.partition}-{self.attempt}"
+    def members(self) -> list[str]:
+        """Names for its transaction, the first one first.
+
+        Attempts have transactions of their own: a speculative twin must not abort the one that wins. Spark counts attempts from 0
+        again when it repeats a stage (an executor with its shuffle files is lost): then the name may be in use by an attempt of the
+        stage before, which may be the one that counts.
+        """
+        name = f"{self.partition}-{self.attempt}"
+        return [name, *(f"{name}-{stage}" for stage in range(1, _STAGES))]
 
 
-def streaming_attempt(options: WriteOptions, context: Any) -> Attempt:
+def streaming_attempt(options: WriteOptions, context: Any, writer: str) -> Attempt:
     """Of a task of a micro-batch, from Spark's TaskContext. Raises WriteFailed if Spark does not give it."""
     from pyspark_kafkalite.sending import WriteFailed
 
@@ -78,16 +88,16 @@ def streaming_attempt(options: WriteOptions, context: Any) -> Attempt:
             "to tasks: use deliveryGuarantee=at-least-once"
         )
     version = GroupVersion(options.txn_app_id or query, query, int(batch))
-    return Attempt(version, context.partitionId(), context.attemptNumber(), is_of_stream=True)
+    return Attempt(version, context.partitionId(), context.attemptNumber(), writer, is_of_stream=True)
 
 
-def batch_attempt(version: GroupVersion, context: Any) -> Attempt:
+def batch_attempt(version: GroupVersion, context: Any, writer: str) -> Attempt:
     """Of a task of a batch write."""
     from pyspark_kafkalite.sending import WriteFailed
 
     if context is None:
         raise WriteFailed("deliveryGuarantee=exactly-once works in Spark's tasks only")
-    return Attempt(version, context.partitionId(), context.attemptNumber())
+    return Attempt(version, context.partitionId(), context.attemptNumber(), writer)
 
 
 def _property(context: Any, name: str) -> str | None:
@@ -111,9 +121,7 @@ def write_prepared(
     if first is None:
         return TaskPrepared(0, 0, (), attempt.version)
     try:
-        member = client.begin_transaction(
-            attempt.version, attempt.member, transaction_timeout_ms=options.transaction_timeout_ms
-        )
+        member = _begin(client, options, attempt)
     except (KafkaliteError, OSError) as error:
         if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
             raise WriteFailed(
@@ -145,6 +153,23 @@ def write_prepared(
         if not is_done:
             abort(client, [TaskPrepared(0, 0, (), attempt.version, member)])
     return TaskPrepared(written.rows, written.bytes, written.offsets, attempt.version, member)
+
+
+def _begin(client: LogClient, options: WriteOptions, attempt: Attempt) -> TransactionMember | Decided:
+    """Open the first of the attempt's names that no other attempt of this write has open. Raises KafkaliteError, OSError."""
+    *others, last = attempt.members
+    for name in others:
+        try:
+            return client.begin_transaction(
+                attempt.version,
+                name,
+                transaction_timeout_ms=options.transaction_timeout_ms,
+                writer=attempt.writer,
+            )
+        except ApiError as error:
+            if error.code is not ErrorCode.INVALID_TXN_STATE:
+                raise
+    return client.begin_transaction(attempt.version, last, transaction_timeout_ms=options.transaction_timeout_ms)
 
 
 def commit(client: LogClient, messages: Sequence[Any]) -> None:

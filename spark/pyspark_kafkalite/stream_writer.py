@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
         self._options = options
         self._shape = shape
         self._connect = connect
+        self._writer = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
         from pyspark_kafkalite.rows import batches_of
@@ -48,7 +50,7 @@ class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
 
             from pyspark_kafkalite.exactly_once import streaming_attempt, write_prepared
 
-            attempt = streaming_attempt(self._options, TaskContext.get())
+            attempt = streaming_attempt(self._options, TaskContext.get(), self._writer)
             prepared = write_prepared(client, self._options, self._shape, batches, attempt)
             keep_modules()
             return prepared

@@ -45,6 +45,7 @@ class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]
             log.warning("%s", warning)
         #: The name of this write's group of transactions.
         self._group = _group_of(options)
+        self._writer = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         from pyspark_kafkalite.sending import RowWriter
@@ -57,7 +58,7 @@ class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]
             from pyspark_kafkalite.exactly_once import batch_attempt, write_prepared
 
             version = GroupVersion(self._group, _OWNER, self._options.txn_version)
-            attempt = batch_attempt(version, TaskContext.get())
+            attempt = batch_attempt(version, TaskContext.get(), self._writer)
             prepared = write_prepared(client, self._options, self._shape, iterator, attempt)
             keep_modules()
             return prepared

@@ -53,6 +53,8 @@ class TransactionEntry:
 
     transaction: Transaction | None = None
     is_busy: bool = False
+    #: Of a group's transaction: which writer has begun it, as far as this process knows (see BeginTxnGroupRequest).
+    writer: str = ""
     #: When the open transaction is overdue, by this process's own clock; None: none is, or it has not been reported yet.
     deadline_s: float | None = None
 

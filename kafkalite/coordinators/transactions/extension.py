@@ -54,7 +54,11 @@ class TransactionExtension:
     async def begin(self, message: BeginTxnGroupRequest) -> BeginTxnGroupResponse:
         try:
             granted = await self._groups.begin(
-                message.transactional_id, message.transaction_timeout_ms, message.owner, message.version
+                message.transactional_id,
+                message.transaction_timeout_ms,
+                message.owner,
+                message.version,
+                message.writer,
             )
         except ApiError as error:
             return BeginTxnGroupResponse(error.code, str(error))

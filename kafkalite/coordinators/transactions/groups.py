@@ -28,6 +28,8 @@ _log = get_logger(__name__)
 _RETRY_S = 0.1
 #: The longest that an answer waits for markers.
 _MAX_WAIT_S = 20.0
+#: Characters of a writer's name.
+_MAX_WRITER = 64
 #: The batch was refused before the append: nothing of it is in the log.
 _NOT_WRITTEN = frozenset({ErrorCode.INVALID_COMMIT_OFFSET_SIZE})
 
@@ -41,17 +43,24 @@ class TransactionGroups:
         self._repeats = Repeats(services.clock.monotonic)
 
     async def begin(
-        self, transactional_id: str, timeout_ms: int, owner: str, version: int
+        self, transactional_id: str, timeout_ms: int, owner: str, version: int, writer: str = ""
     ) -> tuple[ProducerId, int] | Decision:
-        """Producer id and epoch for a transaction of a group; or the decision that covers this version: there is nothing to do."""
+        """Producer id and epoch for a transaction of a group; or the decision that covers this version: there is nothing to do.
+
+        `writer`: see BeginTxnGroupRequest.
+        """
         group = group_of(transactional_id)
-        if group is None or not owner or version < 0:
+        if group is None or not owner or version < 0 or len(writer) > _MAX_WRITER:
             raise api_error(
                 ErrorCode.INVALID_REQUEST, "a transaction of a group needs the group, an owner and a version"
             )
         if decision := self._decision(transactional_id, group, owner, version):
             return decision
+        self._check_twin(transactional_id, writer)
         granted = await self._transactions.init_producer(transactional_id, timeout_ms, (-1, -1))
+        entry = self._transactions.partition_of(transactional_id).slots.get(transactional_id)
+        if entry is not None:
+            entry.writer = writer
         # It may have been decided meanwhile, and the decision did not know of this transaction.
         return self._decision(transactional_id, group, owner, version) or granted
 
@@ -61,6 +70,16 @@ class TransactionGroups:
         self._check_free(partition, group)
         known = partition.decisions.get(group)
         return known if decisions.covers(known, owner, version) else None
+
+    def _check_twin(self, transactional_id: str, writer: str) -> None:
+        """Two attempts of one writer: fencing the first would fail the whole write, if the first is the one that counts."""
+        entry = self._transactions.partition_of(transactional_id).slots.get(transactional_id)
+        if entry is None or entry.transaction is None or entry.transaction.state is not TransactionState.ONGOING:
+            return
+        if writer and entry.writer == writer:
+            raise api_error(
+                ErrorCode.INVALID_TXN_STATE, f"{transactional_id} is open for another attempt of this writer"
+            )
 
     async def end(self, request: EndTxnGroupRequest) -> EndTxnGroupResponse:
         """See EndTxnGroupRequest."""

@@ -20,13 +20,15 @@ class TransactionMember:
 class BeginTxnGroupRequest(Message):
     """Open one transaction of a group: InitProducerId for the decision that is to commit it.
 
-    An earlier owner is fenced, and its records are aborted.
+    An earlier owner is fenced, and its records are aborted. If the transaction is open for the same `writer` (at most 64 characters,
+    chosen at random; empty: nobody), it stays as it is, and the error is INVALID_TXN_STATE: one writer has two attempts with one name.
     """
 
     transactional_id: str
     owner: str
     version: int
     transaction_timeout_ms: int = 60_000
+    writer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

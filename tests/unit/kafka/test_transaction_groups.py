@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 import pytest
@@ -111,6 +112,14 @@ def test_a_decision_s_record_can_be_read_back() -> None:
     assert decisions.parse(decisions.key_of("g"), None) == ("g", None)
 
 
+async def granted(
+    begun: Awaitable[tuple[ProducerId, int] | Decision],
+) -> tuple[ProducerId, int]:
+    answer = await begun
+    assert not isinstance(answer, Decision)
+    return answer
+
+
 @pytest.mark.checklist("F27")
 async def test_all_members_are_committed_and_the_rest_is_aborted(group: Group) -> None:
     first, second = await group.prepared("0-0", 0, b"a"), await group.prepared("1-1", 0, b"b")
@@ -129,6 +138,29 @@ async def test_all_members_are_committed_and_the_rest_is_aborted(group: Group) -
     assert [producer for producer, _, _ in log.aborted] == [twin.producer_id]
     with fails_with(E.PRODUCER_FENCED):
         await group.write(twin, b"lost too")
+
+
+@pytest.mark.checklist("F27")
+async def test_another_attempt_of_the_same_writer_leaves_an_open_transaction_alone(group: Group) -> None:
+    """Spark repeats a stage under the same names: the one that fenced made the commit of the other impossible."""
+    begin = group.broker.side.transaction_groups.begin
+    full = transactional_id(group.group, "0-0")
+    first = TransactionMember(full, *await granted(begin(full, 60_000, group.owner, 0, "w")))
+    again = TransactionMember(full, *await granted(begin(full, 60_000, group.owner, 0, "w")))
+    assert again.producer_epoch == first.producer_epoch + 1, "nothing was written: its answer may have been lost"
+    await group.write(again, b"a")
+    with fails_with(E.INVALID_TXN_STATE):
+        await begin(full, 60_000, group.owner, 0, "w")
+    with fails_with(E.INVALID_REQUEST):
+        await begin(full, 60_000, group.owner, 0, "w" * 65)
+    await group.end(0, again)
+    assert await committed(group) == [b"a"]
+    left = TransactionMember(full, *await granted(begin(full, 60_000, group.owner, 1, "w")))
+    await group.write(left, b"b")
+    other = await group.prepared("0-0", 1, b"c")
+    assert other.producer_epoch > left.producer_epoch, "a driver that was started again has another name as writer"
+    await group.end(1, other)
+    assert await committed(group) == [b"a", b"c"]
 
 
 @pytest.mark.checklist("F27")

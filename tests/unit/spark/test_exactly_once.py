@@ -37,6 +37,7 @@ class TransactionalLog(FakeLog):
 
     #: transactional id -> who has it open
     open: dict[str, TransactionMember] = field(default_factory=dict)
+    writers: dict[str, str] = field(default_factory=dict)
     decided: dict[str, tuple[str, int]] = field(default_factory=dict)
     committed_producers: set[int] = field(default_factory=set)
     added: set[tuple[int, TopicPartition]] = field(default_factory=set)
@@ -46,11 +47,16 @@ class TransactionalLog(FakeLog):
         owner, number = self.decided.get(version.group, ("", -1))
         return owner == version.owner and number >= version.version
 
-    def begin_transaction(self, version: GroupVersion, member: str, *, transaction_timeout_ms: int) -> Any:
+    def begin_transaction(
+        self, version: GroupVersion, member: str, *, transaction_timeout_ms: int, writer: str = ""
+    ) -> Any:
         self._called("begin_transaction")
         if self._covers(version):
             return Decided(self.decided[version.group][1])
         name = f"{version.group}/{member}"
+        if writer and name in self.open and self.writers[name] == writer:
+            raise api_error(ErrorCode.INVALID_TXN_STATE)
+        self.writers[name] = writer
         producer_id, epoch = self.init_producer_id()
         self.open[name] = TransactionMember(name, ProducerId(producer_id), epoch)
         return self.open[name]
@@ -242,6 +248,28 @@ def test_a_transaction_that_was_taken_away_fails_the_batch_and_says_why(log, tas
         writer.commit([first], 0)
     writer.abort([first], 0)
     writer.commit([second], 0)
+    assert log.visible() == ["a"]
+
+
+@pytest.mark.checklist("F27")
+def test_a_stage_that_is_repeated_leaves_finished_attempts_alone(log, task) -> None:
+    """Spark counts attempts from 0 again: the second fenced the first, whose message counted, and the query stopped."""
+    task()
+    writer = streaming(log)
+    first = writer.write(rows("a"))
+    second = writer.write(rows("a"))
+    names = [each.member.transactional_id for each in (first, second)]
+    assert names == [f"{QUERY}/0-0", f"{QUERY}/0-0-1"]
+    writer.commit([first], 0)
+    assert log.visible() == ["a"] and log.open == {}
+
+
+def test_no_more_names_than_spark_has_attempts_of_a_stage(log, task) -> None:
+    task()
+    writer = streaming(log)
+    made = [writer.write(rows("a")) for _ in range(6)]
+    assert len({each.member.transactional_id for each in made}) == 4 == len(log.open)
+    writer.commit([made[-1]], 0)
     assert log.visible() == ["a"]
 
 
