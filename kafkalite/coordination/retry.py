@@ -37,10 +37,14 @@ async def retrying(operation: Callable[[], Awaitable[_Result]]) -> _Result:
 @asynccontextmanager
 async def side_by_side() -> AsyncGenerator[asyncio.TaskGroup, None]:
     """A group of tasks. The first CoordinatorError of them is raised, and the others are cancelled."""
+    failed: ExceptionGroup[CoordinatorError] | None = None
     try:
         async with asyncio.TaskGroup() as group:
             yield group
     except* CoordinatorError as errors:
-        if errors.subgroup(SessionExpiredError) is not None:
-            raise SessionExpiredError("the session is over") from errors
-        raise errors.exceptions[0] from None
+        failed = errors
+    # Raised out here: Python 3.11.2, which Debian 12 has, puts what an `except*` raises into a group.
+    if failed is not None:
+        if failed.subgroup(SessionExpiredError) is not None:
+            raise SessionExpiredError("the session is over") from failed
+        raise failed.exceptions[0] from None
