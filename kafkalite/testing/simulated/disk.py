@@ -51,7 +51,7 @@ class SimDisk(PathFaults):
         self._boots = 0
         self._lacks_threads = False
         #: Called with each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
-        self.on_operation: Callable[[str, str], None] = lambda kind, path: None
+        self.on_operation: Callable[[str, str], None] | None = None
         #: Called before a program removes a tree. Raises nothing.
         self.on_remove_tree: Callable[[str], None] = lambda path: None
         self.capacity_bytes = _CAPACITY_BYTES
@@ -173,7 +173,7 @@ class SimDisk(PathFaults):
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             node = SimInode()
-            self._touch(node)
+            self.written(node)
             made = node
             self._tree.enter(path, made)
         return SimFile(self, path, node)
@@ -328,12 +328,16 @@ class SimDisk(PathFaults):
 
     def operation(self, kind: str, path: str) -> None:
         """One operation of the seam begins; in a thread, others may come first. Raises OSError."""
-        self.threads.before_operation()
+        threads = self.threads
+        if threads.current is not None:
+            threads.before_operation()
         self.check(path, kind)
-        if self.threads.current is None:
+        if self.on_operation is None:
+            return
+        if threads.current is None:
             self.on_operation(kind, path)
         else:
-            with self.threads.outside():
+            with threads.outside():
                 self.on_operation(kind, path)
 
     def check_thread(self, path: str) -> None:
@@ -341,15 +345,12 @@ class SimDisk(PathFaults):
         if self._lacks_threads:
             raise OSError(errno.EAGAIN, "no thread can be started", path)
 
-    def _touch(self, node: SimInode) -> None:
-        node.modified_ms = self._clock.wall_ms()
-
     def reserve(self, size: int, path: str) -> None:
         if size > 0 and self.capacity_bytes < _CAPACITY_BYTES and self.used_bytes() + size > self.capacity_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def written(self, node: SimInode) -> None:
-        self._touch(node)
+        node.modified_ms = self._clock.wall_ms()
 
     async def pause(self) -> None:
         """The time that a sync, or a piece of work in a thread, takes."""
@@ -383,7 +384,7 @@ class SimFile:
         return len(self._node.cached)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        data = b"".join(bytes(buffer) for buffer in buffers)
+        data = b"".join(buffers)
         try:
             self._operation("append")
         except OSError:
@@ -448,10 +449,7 @@ class SimFile:
         self._closed = True
 
     def _operation(self, kind: str) -> None:
-        self._assert_open()
-        self._disk.operation(kind, self.path)
-        self._assert_open()  # a thread may have waited, and another may have closed it
-
-    def _assert_open(self) -> None:
-        if self._closed:
+        if not self._closed:
+            self._disk.operation(kind, self.path)
+        if self._closed:  # also now: a thread may have waited, and another may have closed it
             raise OSError(errno.EBADF, "file is closed", self.path)

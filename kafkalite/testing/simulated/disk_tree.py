@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from functools import lru_cache
 
 
 class SimInode:
@@ -116,9 +117,10 @@ class Directory:
         return twin
 
 
-def _parts(path: str) -> list[str]:
+@lru_cache(maxsize=4_096)
+def _parts(path: str) -> tuple[str, ...]:
     assert path.startswith("/"), f"not absolute: {path}"
-    return [part for part in path.split("/") if part]
+    return tuple(part for part in path.split("/") if part)
 
 
 class Tree:

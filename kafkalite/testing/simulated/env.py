@@ -222,7 +222,8 @@ class SimLog:
             structlog.configure(**self._before)
 
     def _take(self, logger: object, level: str, event: MutableMapping[str, Any]) -> Any:
-        process = str(current_process() or "-")
+        running = current_process()
+        process = "-" if running is None else running.name
         kept = dict(event)
         self._lines.append((self._loop.now_ns, process, level, kept))
         self._loop.trace(f"log {level} {kept.get('event')}")

@@ -168,13 +168,13 @@ class SimNetwork:
                 pipe.retry_after(self._random.randrange(0, _RESENT_NS))
         for transport in list(self._transports.values()):
             if (transport.peer_host.name, transport.local_host.name) in links:
-                transport.acknowledge(0)
+                transport.unblocked()
 
     def passes(self, source: NetworkHost, target: NetworkHost) -> bool:
         """Whether a packet gets through right now."""
         if not (source.powered and target.powered):
             return False
-        return source is target or (source.name, target.name) not in self._blocked
+        return not self._blocked or source is target or (source.name, target.name) not in self._blocked
 
     # --- processes and hosts end -----------------------------------------------------------------
 
@@ -203,9 +203,9 @@ class SimNetwork:
 
     # --- connecting ------------------------------------------------------------------------------
 
-    def delay_ns(self, source: str, target: str, size: int = 0) -> int:
-        """How long a segment of `size` bytes takes."""
-        link = self._links.get((source, target), self._default_link) if self._links else self._default_link
+    def delay_ns(self, hosts: tuple[str, str], size: int = 0) -> int:
+        """How long a segment of `size` bytes takes from the first of the hosts to the second."""
+        link = self._links.get(hosts, self._default_link) if self._links else self._default_link
         draw = self._random.random  # one call for each number: `randrange` makes four
         delay = link.latency_min_ns + int(draw() * (link.latency_max_ns + 1 - link.latency_min_ns))
         delay += size * 1_000_000_000 // link.bytes_per_s
@@ -222,7 +222,7 @@ class SimNetwork:
         started = self.loop.now_ns
         backoff_ns = 1_000_000_000
         while True:
-            await asyncio.sleep(self.delay_ns(source.name, host) / 1e9)
+            await asyncio.sleep(self.delay_ns((source.name, host)) / 1e9)
             if self.passes(source, target) and self.passes(target, source):
                 break
             if self.loop.now_ns - started > _CONNECT_GIVE_UP_NS:
@@ -231,7 +231,7 @@ class SimNetwork:
             backoff_ns *= 2
         listener = target.listeners.get(port)
         if listener is None:
-            await asyncio.sleep(self.delay_ns(host, source.name) / 1e9)
+            await asyncio.sleep(self.delay_ns((host, source.name)) / 1e9)
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"{host}:{port} refused the connection")
         near, far = SimTransport(self, source), SimTransport(self, target)
         near.attach(far, target, (host, port), (source.name, self.ephemeral_port(source)))
@@ -241,7 +241,7 @@ class SimNetwork:
         far.adopt(listener.process)
         self.loop.call_soon(far.open, listener.factory, context=far.context)
         try:
-            await asyncio.sleep(self.delay_ns(host, source.name) / 1e9)
+            await asyncio.sleep(self.delay_ns((host, source.name)) / 1e9)
         except asyncio.CancelledError:
             near.abort()
             raise

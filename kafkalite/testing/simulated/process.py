@@ -24,6 +24,7 @@ class SimProcess:
         self.host = host
         #: Counts the programs started on this host, from 1.
         self.incarnation = incarnation
+        self.name = f"{host}#{incarnation}"
         self.state = ProcessState.RUNNING
         #: What became due while the process was stopped, in order.
         self.held: deque[SimHandle | SimTimerHandle] = deque()
@@ -36,7 +37,7 @@ class SimProcess:
         return self.state is not ProcessState.DEAD
 
     def __repr__(self) -> str:
-        return f"{self.host}#{self.incarnation}"
+        return self.name
 
 
 running: contextvars.ContextVar[SimProcess | None] = contextvars.ContextVar("kafkalite.testing.process", default=None)

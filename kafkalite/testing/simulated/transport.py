@@ -37,20 +37,24 @@ class Pipe:
         #: Names: from, to.
         self.hosts = (sender.local_host.name, receiver.local_host.name)
 
-    def send(self, segment: bytes | str) -> None:
-        size = len(segment) if isinstance(segment, bytes) else 0
+    def send(self, data: bytes) -> None:
+        size = len(data)
         if size > 1 and self._network.one_in(64):
-            assert isinstance(segment, bytes)
             cut = 1 + self._network.randrange(size - 1)
-            self._enqueue(segment[:cut])
-            segment = segment[cut:]
-        self._enqueue(segment)
+            self._enqueue(data[:cut], cut)
+            data = data[cut:]
+            size -= cut
+        self._enqueue(data, size)
 
-    def _enqueue(self, segment: bytes | str) -> None:
-        size = len(segment) if isinstance(segment, bytes) else 0
+    def end(self, how: str) -> None:
+        """FIN or RST, behind what was sent."""
+        self._enqueue(how, 0)
+
+    def _enqueue(self, segment: bytes | str, size: int) -> None:
         network = self._network
-        arrival_ns = network.loop.now_ns + network.delay_ns(*self.hosts, size)
-        self._last_arrival_ns = max(self._last_arrival_ns, arrival_ns)
+        arrival_ns = network.loop.now_ns + network.delay_ns(self.hosts, size)
+        if arrival_ns > self._last_arrival_ns:
+            self._last_arrival_ns = arrival_ns
         self._segments.append((self._last_arrival_ns, segment))
         if self._timer is None:
             network.pipes[self] = None
@@ -68,7 +72,8 @@ class Pipe:
         for _, segment in self._segments:
             held.append((when_ns, segment))
             when_ns += 1 + self._network.randrange(gap_ns)
-        self._segments = held
+        self._segments.clear()
+        self._segments += held
         self._last_arrival_ns = max(self._last_arrival_ns, held[-1][0])
         self.retry_after(delay_ns)
         return held[-1][0]
@@ -82,25 +87,26 @@ class Pipe:
 
     def _arrive(self) -> None:
         self._timer = None
-        if not self._network.passes(self._sender.local_host, self._receiver.local_host):
+        network, receiver, segments = self._network, self._receiver, self._segments
+        if not network.passes(self._sender.local_host, receiver.local_host):
             return  # sent again when the link is healed
-        now = self._network.loop.now_ns
+        now = network.loop.now_ns
         data: list[bytes] = []
-        while self._segments and self._segments[0][0] <= now:
-            segment = self._segments.popleft()[1]
+        while segments and segments[0][0] <= now:
+            segment = segments.popleft()[1]
             if isinstance(segment, bytes):
                 data.append(segment)
                 continue
             if data:
-                self._receiver.arrived(b"".join(data))
+                receiver.arrived(b"".join(data))
                 data = []
-            self._receiver.ended(reset=segment is _RST)
+            receiver.ended(reset=segment is _RST)
         if data:
-            self._receiver.arrived(b"".join(data))
-        if self._segments:
-            self._arm(self._segments[0][0])
+            receiver.arrived(b"".join(data))
+        if segments:
+            self._arm(segments[0][0])
         else:
-            self._network.pipes.pop(self, None)
+            network.pipes.pop(self, None)
 
     def drop_all(self) -> None:
         """What is under way never arrives."""
@@ -187,7 +193,7 @@ class SimTransport(asyncio.Transport):
     def arrived(self, data: bytes) -> None:
         """A segment came in."""
         if self._gone:
-            self.outgoing.send(_RST)
+            self.outgoing.end(_RST)
             return
         if self._closing:
             return  # the program wants no more
@@ -206,9 +212,8 @@ class SimTransport(asyncio.Transport):
             self._received.clear()
         self._deliver_now()
 
-    def acknowledge(self, size: int) -> None:
-        """The peer's program has read this number of bytes; send more if the way back is open."""
-        self._unacknowledged -= size
+    def unblocked(self) -> None:
+        """The peer's acknowledgements arrive again: send more."""
         if self._buffer or self._writing_paused:
             self._loop.call_soon(self._pump, context=self.context)
 
@@ -270,10 +275,10 @@ class SimTransport(asyncio.Transport):
 
     def consumed(self, size: int) -> None:
         """The peer's program took `size` of our bytes. With its way to us blocked, its acknowledgement waits."""
-        if self._network.passes(self.peer_host, self.local_host):
-            self.acknowledge(size)
-        else:
-            self._unacknowledged -= size  # pumped when the link is healed
+        self._unacknowledged -= size
+        if (self._buffer or self._writing_paused) and self._network.passes(self.peer_host, self.local_host):
+            self._loop.call_soon(self._pump, context=self.context)
+        # Otherwise it is pumped when the link is healed.
 
     def _pump(self) -> None:
         """Move from the program's buffer into the window."""
@@ -290,7 +295,7 @@ class SimTransport(asyncio.Transport):
             self.outgoing.send(data)
         if not self._buffer and (self._eof_wanted or self._closing) and not self._fin_sent:
             self._fin_sent = True
-            self.outgoing.send(_FIN)
+            self.outgoing.end(_FIN)
         if not self._buffer and self._closing:
             self._loop.call_soon(self._lose, None, context=self.context)
         elif self._writing_paused and self._buffered <= self._low:
@@ -319,7 +324,7 @@ class SimTransport(asyncio.Transport):
             return
         self._buffer.clear()
         if not self._fin_sent or self._received:
-            self.outgoing.send(_RST if self._received else _FIN)
+            self.outgoing.end(_RST if self._received else _FIN)
         self._lost = self._closing = True
         self._received.clear()
         self._leave_kernel()
@@ -380,8 +385,14 @@ class SimTransport(asyncio.Transport):
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._closing or not data:
             return
-        self._buffer.append(bytes(data))
-        self._buffered += len(self._buffer[-1])
+        data = bytes(data)
+        size = len(data)
+        if not self._buffer and not self._writing_paused and self._unacknowledged + size <= WINDOW_BYTES:
+            self._unacknowledged += size  # as `_pump` does, without the detour through the buffer
+            self.outgoing.send(data)
+            return
+        self._buffer.append(data)
+        self._buffered += size
         self._pump()
         if self._buffered > self._high and not self._writing_paused:
             self._writing_paused = True
@@ -389,7 +400,7 @@ class SimTransport(asyncio.Transport):
                 self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        self.write(b"".join(bytes(data) for data in list_of_data))
+        self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
         return True
@@ -416,7 +427,7 @@ class SimTransport(asyncio.Transport):
         self._closing = True
         self._buffer.clear()
         self._buffered = 0
-        self.outgoing.send(_RST)
+        self.outgoing.end(_RST)
         self._fin_sent = True
         self._leave_kernel()
         self._loop.call_soon(self._lose, None, context=self.context)
