@@ -36,6 +36,8 @@ class MetadataCache:
         self.deleted = DeletedTopics()
         self._is_complete = False
         self._brokers: dict[BrokerId, Broker] = {}
+        #: The same, by id.
+        self._live: tuple[Broker, ...] = ()
         self._topics: dict[str, dict[int, PartitionState]] = {}
         self._names: dict[TopicId, str] = {}
         self._waiters: list[asyncio.Future[None]] = []
@@ -84,7 +86,8 @@ class MetadataCache:
                 self._names[state.topic_id] = state.topic
         epochs = {broker.broker_id: broker.broker_epoch for broker in request.brokers}
         is_changed = epochs != self.broker_epochs
-        self._brokers = {broker.broker_id: broker for broker in sorted(request.brokers, key=lambda b: b.broker_id)}
+        self._brokers = {broker.broker_id: broker for broker in request.brokers}
+        self._sort_brokers()
         self.broker_epochs = epochs
         self._notify()
         if request.deleted_topics:
@@ -102,12 +105,17 @@ class MetadataCache:
                 self.broker_epochs[broker.broker_id] = broker.broker_epoch
                 is_changed = True
         if is_changed:
+            self._sort_brokers()
             self._notify()
         return is_changed
 
+    def _sort_brokers(self) -> None:
+        """Once for each change: every request for metadata asks for them."""
+        self._live = tuple(self._brokers[broker_id] for broker_id in sorted(self._brokers))
+
     def brokers(self) -> tuple[Broker, ...]:
         """The live ones, by id."""
-        return tuple(self._brokers[broker_id] for broker_id in sorted(self._brokers))
+        return self._live
 
     def broker(self, broker_id: BrokerId) -> Broker | None:
         return self._brokers.get(broker_id)

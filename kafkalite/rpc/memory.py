@@ -43,7 +43,8 @@ class RequestMemory:
         """Uncount bytes whose request is answered or whose connection is gone."""
         self.used_bytes -= size
         assert self.used_bytes >= 0
-        self._wake()
+        if self._waiters:
+            self._wake()
 
     def mark_incomplete(self, change: int) -> None:
         """Report how the bytes of incomplete frames changed."""
@@ -126,9 +127,10 @@ class ConnectionMemory:
         if self._released:
             return
         change = size - self.incomplete_bytes
+        if not change:  # most reads end with a frame, as the one before did
+            return
         self.incomplete_bytes = size
-        if change:
-            self._memory.mark_incomplete(change)
+        self._memory.mark_incomplete(change)
         if not size:
             self._memory.end_overdraft(self)
 

@@ -246,9 +246,12 @@ class ZkChecker:
 # --- replicas ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReplicaView:
-    """One replica as its node sees it, and how to read its log: (start, end) -> batches."""
+    """One replica as its node sees it, and how to read its log: (start, end) -> batches.
+
+    Not to be changed; not frozen, as one is made for each replica at each step, and freezing doubles what that takes.
+    """
 
     broker: int
     #: The life of the node's process.
