@@ -67,17 +67,31 @@ def new_uuid(rng: random.Random) -> str:
             return text
 
 
-async def ensure_layout(coordinator: Coordinator) -> None:
-    """Make the persistent parents of everything: one look if they are there, one write if they are not."""
-    found = await retrying(lambda: coordinator.get_many(paths.PERSISTENT))
-    missing = [path for path, node in zip(paths.PERSISTENT, found, strict=True) if node is None]
-    if not missing:
-        return
-    try:
-        await coordinator.multi([Create(path) for path in missing])
-    except (MultiFailedError, NotSentError, OutcomeUnknownError):  # another node is at it too, or it may have been done
-        for path in missing:
-            await retrying(partial(coordinator.ensure_path, path))
+async def join_cluster(coordinator: Coordinator, propose: Callable[[], str]) -> str:
+    """Make what a cluster has in ZooKeeper, the persistent parents of everything and its id, and return the id: one look if
+    all of it is there, and one write if nothing is. Raises StartupRefused: the present value is not an id.
+    """
+    where = (*paths.PERSISTENT, paths.CLUSTER_ID)
+    found = dict(zip(where, await retrying(lambda: coordinator.get_many(where)), strict=True))
+    present = found.pop(paths.CLUSTER_ID)
+    missing = [path for path, node in found.items() if node is None]
+    if missing:
+        mine = propose() if present is None else None
+        # All or nothing: a node that dies meanwhile leaves no part of it.
+        try:
+            await coordinator.multi(
+                [
+                    *(Create(path) for path in missing),
+                    *([] if mine is None else [Create(paths.CLUSTER_ID, encode_cluster_id(mine))]),
+                ]
+            )
+        except (MultiFailedError, NotSentError, OutcomeUnknownError):  # another node is at it too, or it may be done
+            for path in missing:
+                await retrying(partial(coordinator.ensure_path, path))
+        else:
+            if mine is not None:
+                return mine
+    return await cluster_id(coordinator, propose) if present is None else _decoded_id(present[0])
 
 
 async def cluster_id(coordinator: Coordinator, propose: Callable[[], str]) -> str:
@@ -85,17 +99,23 @@ async def cluster_id(coordinator: Coordinator, propose: Callable[[], str]) -> st
     while True:
         try:
             data, _ = await retrying(lambda: coordinator.get(paths.CLUSTER_ID))
-            return decode_cluster_id(data)
         except NoNodeError:
             mine = encode_cluster_id(propose())
-        except ZnodeError as error:
-            raise StartupRefused(f"{error}: this does not say which cluster it is; put the right id there") from None
+        else:
+            return _decoded_id(data)
         try:
             await retrying(lambda: coordinator.create(paths.CLUSTER_ID, mine))  # noqa: B023 - awaited here
         except NodeExistsError:
             continue  # whatever is there now is the id
         except NoNodeError:
             await retrying(lambda: coordinator.ensure_path(paths.parent(paths.CLUSTER_ID)))
+
+
+def _decoded_id(data: bytes) -> str:
+    try:
+        return decode_cluster_id(data)
+    except ZnodeError as error:
+        raise StartupRefused(f"{error}: this does not say which cluster it is; put the right id there") from None
 
 
 async def decoy_key(coordinator: Coordinator, entropy: Callable[[int], bytes]) -> bytes:
@@ -160,23 +180,37 @@ async def starts(coordinator: Coordinator, broker_id: BrokerId) -> int:
 async def record_starts(coordinator: Coordinator, broker_id: BrokerId, number: int) -> None:
     """Its directories have this number already. Safe to repeat. Raises the seam's errors."""
     path = paths.broker_starts(broker_id)
+    data = b"%d" % number
+    is_there = number > 1  # as a rule; each of the two attempts shows if it is not so
     while True:
         try:
-            await retrying(lambda: coordinator.set(path, b"%d" % number))
-        except NoNodeError:  # its first start
-            await retrying(lambda: coordinator.ensure_path(path))
-            continue
-        return
+            if is_there:
+                await retrying(lambda: coordinator.set(path, data))
+            else:
+                await retrying(lambda: coordinator.create(path, data))
+        except NodeExistsError:  # also if it is ours, of an attempt without answer
+            is_there = True
+        except NoNodeError:
+            if not is_there:
+                await retrying(lambda: coordinator.ensure_path(paths.parent(path)))
+            is_there = False
+        else:
+            return
 
 
-async def remember_brokers(coordinator: Coordinator, broker_ids: Collection[BrokerId]) -> None:
-    """These brokers have started once: ZooKeeper may have been put back from a time before that. Raises the seam's errors."""
-    where = [paths.broker_starts(each) for each in sorted(broker_ids)]
+async def unknown_brokers(coordinator: Coordinator, broker_ids: Collection[BrokerId]) -> list[BrokerId]:
+    """Those that have never started, for ZooKeeper. Raises the seam's errors."""
+    ids = sorted(broker_ids)
+    where = [paths.broker_starts(each) for each in ids]
     found = await retrying(lambda: coordinator.get_many(where)) if where else []
-    for path, node in zip(where, found, strict=True):
-        if node is None:
-            _log.warning("registration.broker_remembered", path=path)
-            await retrying(partial(coordinator.ensure_path, path))
+    return [each for each, node in zip(ids, found, strict=True) if node is None]
+
+
+async def remember_brokers(coordinator: Coordinator, broker_ids: Sequence[BrokerId]) -> None:
+    """These unknown brokers have started once: ZooKeeper may have been put back from a time before that. Raises the seam's errors."""
+    for path in map(paths.broker_starts, broker_ids):
+        _log.warning("registration.broker_remembered", path=path)
+        await retrying(partial(coordinator.ensure_path, path))
 
 
 async def forget_starts(coordinator: Coordinator, broker_id: BrokerId) -> bool:

@@ -21,7 +21,7 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.features import registered
 from kafkalite.listeners import kafka_endpoints
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import TRANSACTION_VERSION, Endpoint, ListenerAddress, TopicPartition
+from kafkalite.model import TRANSACTION_VERSION, BrokerId, Endpoint, ListenerAddress, TopicPartition
 from kafkalite.node.earlier_sessions import EarlierSessions
 from kafkalite.node.seen_brokers import SeenBrokers
 from kafkalite.node.settings import CurrentSettings
@@ -37,6 +37,9 @@ T = TypeVar("T")
 #: Minimum delay between re-registrations.
 _REGISTER_AGAIN_S = 1.0
 _START_RETRY_S = 0.2
+#: What was read at the start of the node needs only the changes since then, if it is not older than this. Far less than the life of
+#: their notifications (`coordination.notifications`).
+_LOAD_HOLDS_S = 60.0
 #: A node does not wait longer for ZooKeeper when it stops.
 _RECORD_STOP_S = 3.0
 
@@ -91,6 +94,8 @@ class ClusterMembership:
         self._endpoints = endpoints
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
+        #: In which session, and when (time of the loop), what is followed was read.
+        self._loaded: tuple[Coordinator | None, float] = (None, 0.0)
         self._candidacy: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
@@ -99,9 +104,11 @@ class ClusterMembership:
 
     async def _load_followed(self, coordinator: Coordinator) -> None:
         # None of them needs another one, and on a host without a free processor each answer of ZooKeeper takes a second.
+        began = asyncio.get_running_loop().time()
         async with side_by_side() as group:
             for each in self._followed:
                 group.create_task(each.load(coordinator))
+        self._loaded = coordinator, began
 
     async def in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Run `action` in the present session, and again in the next one if that ends meanwhile."""
@@ -118,11 +125,8 @@ class ClusterMembership:
         async with self._introducing:
             if self._introduced is coordinator:
                 return
-            await self._zookeeper.until_ours(
-                coordinator, self._local.cluster_id, holds_data=not self._logs.opening.holds_nothing()
-            )
-            await self._load_followed(coordinator)
-            await registration.remember_brokers(coordinator, self._seen.ids)
+            unknown = await self._prepare(coordinator)
+            await registration.remember_brokers(coordinator, unknown)
             missing = await self._replicas.session_roles.find_missing_logs(
                 coordinator, is_start=self._introduced is None
             )
@@ -134,11 +138,12 @@ class ClusterMembership:
                 dead_sessions=self.sessions.ids(),
             )
             self._local.broker_epoch = epoch
-            if self._introduced is None:
-                # Before it leads: from here on a copy of its directories that is older is behind.
-                await registration.record_starts(coordinator, self._local.broker_id, self._logs.opening.start_number)
+            # Before it leads: from here on a copy of its directories that is older is behind.
+            record = self._record_start if self._introduced is None else None
             if self._introduced is not None or not self._logs.pool.unclean_start:
-                await self._replicas.session_roles.on_session(coordinator)  # docs/adr/0008
+                await self._replicas.session_roles.on_session(coordinator, record)  # docs/adr/0008
+            elif record is not None:
+                await record(coordinator)
             self._introduced = coordinator
             self.sessions.add(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
@@ -146,6 +151,25 @@ class ClusterMembership:
             for each in self._followed:
                 self._supervisor.spawn(f"{type(each).__name__}.follow", each.follow(coordinator))
             self._candidacy = self._supervisor.spawn("controller.session", self._controller.run_session(coordinator))
+
+    async def _prepare(self, coordinator: Coordinator) -> list[BrokerId]:
+        """What comes before the first write: this is our ZooKeeper, and what is followed is known. The brokers that it has not heard of."""
+        holds_data = not self._logs.opening.holds_nothing()
+        until_ours = self._zookeeper.until_ours(coordinator, self._local.cluster_id, holds_data=holds_data)
+        session, at = self._loaded
+        if session is coordinator and asyncio.get_running_loop().time() - at < _LOAD_HOLDS_S:
+            # The start has read this cluster's id and what is followed in this very session: each of these only looks for changes.
+            async with side_by_side() as group:
+                ours = group.create_task(until_ours)
+                unknown = group.create_task(registration.unknown_brokers(coordinator, self._seen.ids))
+                for each in self._followed:
+                    group.create_task(each.catch_up(coordinator))
+            if ours.result():
+                return unknown.result()
+        else:
+            await until_ours
+        await self._load_followed(coordinator)
+        return await registration.unknown_brokers(coordinator, self._seen.ids)
 
     async def _guard_registration(self, coordinator: Coordinator) -> None:
         """A registration that was removed or overwritten from outside is created again, in a new session: the cluster
@@ -207,6 +231,9 @@ class ClusterMembership:
             is_cordoned=self._logs.pool.is_cordoned,
             release=__version__,
         )
+
+    async def _record_start(self, coordinator: Coordinator) -> None:
+        await registration.record_starts(coordinator, self._local.broker_id, self._logs.opening.start_number)
 
     async def record_stop(self, number: int) -> bool:
         """Count a clean stop as a start: a copy of a directory that was made before it is older. Returns whether ZooKeeper has it."""

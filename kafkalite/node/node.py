@@ -383,9 +383,8 @@ class Node:
         self.supervisor.spawn("session.keeper", self.session.run())
         self.supervisor.spawn("session.watch", self.session.watch())
         in_session = self._membership.in_session
-        await in_session(registration.ensure_layout)
         new_id = partial(registration.new_uuid, self.env.random)
-        self.local.cluster_id = await in_session(lambda session: registration.cluster_id(session, new_id))
+        self.local.cluster_id = await in_session(lambda session: registration.join_cluster(session, new_id))
         if (security := self.security) is not None:
             key = await in_session(lambda session: registration.decoy_key(session, self.env.entropy))
             security.use_decoy_key(key)

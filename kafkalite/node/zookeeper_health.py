@@ -69,20 +69,23 @@ class ZooKeeperHealth:
             return cause
         return "" if self._session.current is not None else f"no session with ZooKeeper ({self._session.connect})"
 
-    async def until_ours(self, coordinator: Coordinator, cluster_id: str, *, holds_data: bool) -> None:
-        """Wait until this ZooKeeper is our cluster's: it may have come back empty, or as another one.
+    async def until_ours(self, coordinator: Coordinator, cluster_id: str, *, holds_data: bool) -> bool:
+        """Wait until this ZooKeeper is our cluster's: it may have come back empty, or as another one. False if it was another one until now.
 
         A node that registered there would find no topics, become controller and announce that. Raises the Coordinator's
         errors.
         """
+        was_ours = True
         while reason := await _foreign(coordinator, cluster_id, holds_data=holds_data):
             if reason != self._foreign:
                 _log.error("zookeeper.foreign", connect=self._session.connect, reason=reason)
                 self._foreign, self._foreign_since_ms = reason, self._clock.wall_ms()
+            was_ours = False
             await asyncio.sleep(_LOOK_AGAIN_S)
         if self._foreign:
             _log.info("zookeeper.ours_again", connect=self._session.connect)
             self._foreign = ""
+        return was_ours
 
 
 async def _foreign(coordinator: Coordinator, cluster_id: str, *, holds_data: bool) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordination import broker_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.coordination.retry import side_by_side
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, LeaderEpoch, TopicPartition
 from kafkalite.replica import authority
@@ -15,7 +17,7 @@ from kafkalite.replica.decisions.strays import is_other
 from kafkalite.replica.doubts import may_be_older
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.replica.startup import own_topics, read_cluster, state_epochs
+from kafkalite.replica.startup import ClusterSnapshot, own_topics, read_cluster, state_epochs
 from kafkalite.replica.stray_logs import StrayLogs
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
@@ -29,6 +31,8 @@ _log = get_logger(__name__)
 
 #: The pause before the roles are read again because too many commands were waiting.
 _AGAIN_S = 0.5
+
+_Record = Callable[[Coordinator], Coroutine[Any, Any, None]]
 
 
 class SessionRoles:
@@ -93,14 +97,16 @@ class SessionRoles:
             opening.confirm_complete()
         return frozenset()
 
-    async def on_session(self, coordinator: Coordinator) -> None:
+    async def on_session(self, coordinator: Coordinator, record: _Record | None = None) -> None:
         """A new ZooKeeper session: take the roles that ZooKeeper names, without waiting for a controller.
+
+        `record`: what it has to write before it leads; it reads meanwhile. Safe to repeat.
 
         Register with SessionKeeper.on_session. Raises the Coordinator's errors (SessionKeeper repeats it).
         """
         while True:
             try:
-                await self._take_roles(coordinator)
+                await self._take_roles(coordinator, record)
             except ApiError as error:
                 if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
                     raise
@@ -109,12 +115,14 @@ class SessionRoles:
             else:
                 return
 
-    async def _take_roles(self, coordinator: Coordinator) -> None:
+    async def _take_roles(self, coordinator: Coordinator, record: _Record | None) -> None:
         """Raises the Coordinator's errors; ApiError THROTTLING_QUOTA_EXCEEDED: too many commands of controllers are waiting."""
         since, metadata_version = self._commands.count, self._metadata.version
-        # A command may have deleted replicas of a topic whose request this node's server does not show yet.
-        await coordinator.sync(paths.DELETE_TOPICS)
-        snapshot = await read_cluster(coordinator)
+        async with side_by_side() as group:
+            if record is not None:
+                group.create_task(record(coordinator))
+            reading = group.create_task(self._read(coordinator))
+        snapshot = reading.result()
         if self._metadata.is_empty:
             self._metadata.apply(
                 UpdateMetadataRequest(
@@ -136,6 +144,12 @@ class SessionRoles:
             since=since,
             metadata_version=metadata_version,
         )
+
+    @staticmethod
+    async def _read(coordinator: Coordinator) -> ClusterSnapshot:
+        # A command may have deleted replicas of a topic whose request this node's server does not show yet.
+        await coordinator.sync(paths.DELETE_TOPICS)
+        return await read_cluster(coordinator)
 
     async def set_aside_strays(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
         """Set aside logs that do not belong to this node any more (kafkalite.replica.decisions.strays): a disk is back, or a complete list did

@@ -5,12 +5,14 @@ So a node that starts takes its roles, and can name the leaders to clients, with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Container, Sequence
 
 from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.cluster_znodes import decode_cluster_id, decode_controller, decode_controller_epoch
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.registration import registered_brokers
+from kafkalite.coordination.retry import side_by_side
 from kafkalite.coordination.topic_znodes import TopicZnode, decode_partition_state, decode_topic
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.turns import with_pauses
@@ -41,14 +43,25 @@ class ClusterSnapshot:
 
 async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
     """All of it, pipelined. Raises the Coordinator's errors (the caller reads again)."""
-    # Before the topics: a request leaves in the same transaction as the topic. So what is read below is not yet being deleted, or named here.
-    deleted = await _being_deleted(coordinator)
-    controller_id, controller_epoch = await _read_controller(coordinator)
-    brokers = await _read_brokers(coordinator)
+    async with side_by_side() as group:
+        # These two before the topics. A request leaves in the same transaction as the topic: so what is read below is not yet being deleted, or
+        # named here. And a partition that was read earlier than the epoch of the controller could be older than that epoch.
+        deleted = group.create_task(_being_deleted(coordinator))
+        controller = group.create_task(_read_controller(coordinator))
+        brokers = group.create_task(_read_brokers(coordinator))
+        await asyncio.wait([deleted, controller])
+        partitions, is_complete, is_readable = await _read_partitions(coordinator, deleted.result())
+    return ClusterSnapshot(*controller.result(), brokers.result(), partitions, is_complete, is_readable)
+
+
+async def _read_partitions(
+    coordinator: Coordinator, deleted: Container[str]
+) -> tuple[tuple[PartitionState, ...], bool, bool]:
+    """Those that are not `deleted`, whether nothing is missing, and whether all of it could be decoded."""
     try:
         names, _ = await coordinator.children(paths.TOPICS)
     except NoNodeError:
-        return ClusterSnapshot(controller_id, controller_epoch, brokers, (), is_complete=False)
+        return (), False, True
     first, _ = await _read_topics(coordinator, names)
     keys = [TopicPartition(name, number) for name, topic in first.items() for number in sorted(topic.partitions)]
     states = await coordinator.get_many([paths.partition_state(key) for key in keys])
@@ -93,7 +106,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
                 accepts_loss=0,
             )
         )
-    return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete, is_readable)
+    return tuple(partitions), is_complete, is_readable
 
 
 async def _being_deleted(coordinator: Coordinator) -> frozenset[str]:

@@ -260,7 +260,7 @@ BUGS: dict[str, Plan] = {
     "ack": plan(1, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
     # Some followers are silent for a while; nobody can say so in ZooKeeper.
     "away": plan(1, Fault(3.0, FaultKind.ZK_DOWN, "all", 14.0), *each_node(FaultKind.PARTITION, 2.0)),
-    "fsync": plan(1, *(Fault(5.0, FaultKind.POWER, node, 0.5) for node in NODES), flush_before_ack=True),
+    "fsync": plan(1, *(Fault(6.0, FaultKind.POWER, node, 0.5) for node in NODES), flush_before_ack=True),
     # Answers that come later than a producer's patience.
     "F25": dataclasses.replace(plan(1), link=Link(spikes_per_mille=20, spike_ns=15_000_000_000)),
     "F28": dataclasses.replace(

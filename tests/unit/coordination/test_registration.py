@@ -38,15 +38,71 @@ def test_nodes_that_start_together_make_the_layout_whatever_gets_lost(world: Wor
         world.zk.lose_next("a", Fate.SERVE, after)
         world.zk.lose_next("a", fate)
         world.zk.poke(*(Create(path) for path in paths.PERSISTENT[:after]))  # somebody has begun
-        await asyncio.gather(*(registration.ensure_layout(session) for session in sessions))
+        ids = await asyncio.gather(
+            *(registration.join_cluster(session, partial(str, n)) for n, session in enumerate(sessions, 1))
+        )
+        assert len(set(ids)) == 1
         assert all(world.zk.peek(path) is not None for path in paths.PERSISTENT)
         for session in sessions:
             await session.close()
-        for path in reversed(paths.PERSISTENT):
+        for path in (paths.CLUSTER_ID, *reversed(paths.PERSISTENT)):
             world.zk.poke(Delete(path))
 
     for after in range(len(paths.PERSISTENT) + 4):
         world.run(main((Fate.LOSE_REPLY, Fate.LOSE_REQUEST)[after % 2], after))
+
+
+@in_world
+async def test_a_new_cluster_takes_one_look_and_one_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await world.connect("a")
+    for verb in ("get", "create", "ensure_path"):
+        monkeypatch.delattr(type(session), verb)
+    mine = await registration.join_cluster(session, lambda: "mine")
+    again = await registration.join_cluster(session, lambda: "another one's")
+    assert (mine, again) == ("mine", "mine")
+
+
+@pytest.mark.checklist("F19")
+@in_world
+async def test_a_node_does_not_join_what_has_no_name_of_a_cluster(world: World) -> None:
+    session = await world.connect("a")
+    await registration.join_cluster(session, lambda: "a")
+    world.zk.poke(SetData(paths.CLUSTER_ID, b"garbage"))
+    with pytest.raises(StartupRefused):
+        await registration.join_cluster(session, lambda: "b")
+    world.zk.poke(Delete(paths.CLUSTER_ID))
+    assert await registration.join_cluster(session, lambda: "c") == "c"
+
+
+@in_world
+async def test_the_first_start_is_recorded_with_one_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await world.connect("a")
+    await registration.join_cluster(session, lambda: "a")
+    for verb in ("set", "get", "ensure_path", "multi"):
+        monkeypatch.delattr(type(session), verb)
+    await registration.record_starts(session, ONE, 1)
+    assert await registration.starts(session, ONE) == 1
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE_REPLY, Fate.LOSE_REQUEST])
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("found", [None, b"", b"7"])
+@pytest.mark.parametrize("after", range(4))
+def test_starts_are_recorded_whatever_is_there_and_gets_lost(
+    world: World, fate: Fate, number: int, found: bytes | None, after: int
+) -> None:
+    async def main() -> None:
+        session = await world.connect("a")
+        if found is not None:
+            await session.ensure_path(paths.parent(paths.broker_starts(ONE)))
+            await session.create(paths.broker_starts(ONE), found)
+        world.zk.lose_next("a", Fate.SERVE, after)
+        world.zk.lose_next("a", fate)
+        await registration.record_starts(session, ONE, number)
+        node = world.zk.peek(paths.broker_starts(ONE))
+        assert node is not None and node[0] == b"%d" % number
+
+    world.run(main())
 
 
 @in_world
@@ -68,7 +124,9 @@ async def test_brokers_that_zookeeper_has_not_heard_of_are_remembered_but_not_th
     assert await registration.forget_starts(session, BrokerId(2))
     assert not await registration.forget_starts(session, BrokerId(2))
     assert not await registration.forget_starts(session, BrokerId(3))
-    await registration.remember_brokers(session, {ONE, BrokerId(2), BrokerId(3)})
+    unknown = await registration.unknown_brokers(session, {ONE, BrokerId(2), BrokerId(3)})
+    assert unknown == [BrokerId(3)]
+    await registration.remember_brokers(session, unknown)
     found = {number: world.zk.peek(paths.broker_starts(number)) for number in (1, 2, 3)}
     assert [each and each[0] for each in found.values()] == [b"7", registration.GONE, b""]
     assert await registration.starts(session, BrokerId(2)) == 0
@@ -81,10 +139,10 @@ async def test_a_layout_that_is_there_is_looked_at_and_not_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await world.connect("a")
-    await registration.ensure_layout(session)
+    await registration.join_cluster(session, lambda: "a")
     for verb in ("create", "ensure_path", "multi"):
         monkeypatch.delattr(type(session), verb)
-    await registration.ensure_layout(session)
+    await registration.join_cluster(session, lambda: "a")
 
 
 @pytest.mark.checklist("F19")
@@ -106,7 +164,7 @@ async def test_all_nodes_agree_on_one_cluster_id(world: World) -> None:
 @in_world
 async def test_a_registration_is_ephemeral_and_its_czxid_the_epoch(world: World) -> None:
     first = await world.connect("a")
-    await registration.ensure_layout(first)
+    await registration.join_cluster(first, lambda: "a")
     epoch = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
     found = world.zk.peek("/brokers/ids/1")
     assert found is not None
@@ -139,7 +197,7 @@ async def test_a_lost_reply_while_registering_is_no_conflict(world: World, fate:
 async def test_a_node_that_does_not_reach_zookeeper_while_it_registers_is_not_in_its_own_way(world: World) -> None:
     """The reply was lost, and ZooKeeper was away for longer than a dead owner is waited for: the registration is its own."""
     session = await world.connect("a", 20_000)
-    await registration.ensure_layout(session)
+    await registration.join_cluster(session, lambda: "a")
     world.zk.lose_next("a", Fate.LOSE_REPLY)
     registering = asyncio.create_task(registration.register_broker(session, ONE, BROKER, session_timeout_ms=2000))
     while world.zk.peek("/brokers/ids/1") is None:
@@ -198,7 +256,7 @@ async def test_the_registration_of_a_session_known_to_be_dead_is_removed_at_once
 @in_world
 async def test_a_registration_left_by_hand_without_a_session_is_replaced(world: World) -> None:
     session = await world.connect("a")
-    await registration.ensure_layout(session)
+    await registration.join_cluster(session, lambda: "a")
     world.zk.poke(Create("/brokers/ids/1", b"by hand"))
     await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000)
     found = world.zk.peek("/brokers/ids/1")

@@ -20,7 +20,7 @@ Change = tuple[str, str, dict[str, str]]
 
 async def following(world: World, host: str) -> tuple[TopicConfigs, list[Change], Coordinator, asyncio.Task[None]]:
     session = await world.connect(host)
-    await registration.ensure_layout(session)
+    await registration.join_cluster(session, lambda: "a")
     changes: list[Change] = []
     configs = TopicConfigs(lambda *change: changes.append(change), world.loop.time)
     await configs.load(session)
@@ -87,7 +87,7 @@ async def test_changes_made_while_a_node_was_cut_off_reach_it(world: World) -> N
 @in_world
 async def test_writers_at_the_same_time_lose_nothing(world: World) -> None:
     sessions = [await world.connect(host) for host in "abc"]
-    await registration.ensure_layout(sessions[0])
+    await registration.join_cluster(sessions[0], lambda: "a")
     world.zk.lose_next("b", Fate.SERVE, 2)
     world.zk.lose_next("b", Fate.LOSE_REPLY)
     await asyncio.gather(
@@ -99,7 +99,7 @@ async def test_writers_at_the_same_time_lose_nothing(world: World) -> None:
 @in_world
 async def test_settings_are_replaced_only_as_they_were_read(world: World) -> None:
     session = await world.connect("a")
-    await registration.ensure_layout(session)
+    await registration.join_cluster(session, lambda: "a")
     assert await replace_config(session, "topics", "t", {}, {"a": "1"})
     assert not await replace_config(session, "topics", "t", {}, {"b": "1"})
     world.zk.lose_next("a", Fate.SERVE, 1)

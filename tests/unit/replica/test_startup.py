@@ -356,6 +356,36 @@ async def test_a_session_begins_also_while_too_many_commands_are_waiting(make_cl
     assert node.partition(TP).leader is not None
 
 
+async def test_what_a_node_has_to_write_before_it_leads_is_written_while_it_reads_and_before_it_leads(make_cluster):
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    node, writing, written = cluster.node(1), asyncio.Event(), asyncio.Event()
+    node.manager.hosted.resign(node.partition(TP), "the session was lost")
+    has_read = asyncio.Event()
+
+    async def record(coordinator):
+        writing.set()
+        await written.wait()
+
+    async def read(coordinator):
+        snapshot = await read_cluster(coordinator)
+        has_read.set()
+        return snapshot
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_roles, "read_cluster", read)
+        beginning = asyncio.ensure_future(node.manager.session_roles.on_session(await node.session.wait(), record))
+        await writing.wait()
+        await has_read.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert node.partition(TP).leader is None
+        written.set()
+        await beginning
+    assert node.partition(TP).leader is not None
+
+
 @pytest.mark.checklist("F18")
 async def test_a_topic_that_was_created_again_while_this_node_read_is_not_replaced_by_the_former_one(
     make_cluster, monkeypatch
