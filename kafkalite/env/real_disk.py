@@ -210,6 +210,10 @@ class RealDisk:
         except OSError:
             return ""
 
+    def directory_id(self, path: str) -> str:
+        stat = os.stat(path)
+        return f"{stat.st_dev:x}-{stat.st_ino:x}"
+
     def total_bytes(self, path: str) -> int:
         stat = os.statvfs(path)
         return (stat.f_blocks - stat.f_bfree + stat.f_bavail) * stat.f_frsize

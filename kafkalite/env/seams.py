@@ -189,6 +189,10 @@ class Disk(Protocol):
         mount of the file system. Empty: unknown."""
         ...
 
+    def directory_id(self, path: str) -> str:
+        """Another one for each directory of the host, and for a copy of it; it stays if the directory is renamed. Raises OSError."""
+        ...
+
     def lock(self, path: str) -> Callable[[], None]:
         """Take an exclusive lock on the file, creating it; returns the release.
 

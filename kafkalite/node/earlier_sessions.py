@@ -1,7 +1,7 @@
 """The last ZooKeeper sessions of this node.
 
 The holder of the log directories' locks may remove the registration that a killed process left behind, instead of waiting for
-its session to end.
+its session to end. The lock of a copy of these directories says nothing about that process: it may still run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class EarlierSessions:
     """Not being able to keep them costs time at the next start, no more."""
 
     def __init__(self, disk: Disk, pool: LogPool) -> None:
-        self._kept = KeptList(disk, pool, _FILE)
+        self._kept = KeptList(disk, pool, _FILE, is_lost_in_copies=True)
         self._ids: frozenset[int] = frozenset()
 
     def ids(self) -> frozenset[int]:

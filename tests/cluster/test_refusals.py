@@ -67,6 +67,21 @@ def test_a_second_node_with_the_same_id_is_refused_and_the_first_goes_on(
     assert kafkalite("produce", "still-here", bootstrap=cluster.bootstrap, stdin=b"x\n").out == "1 acked\n"
 
 
+def test_a_copy_of_a_running_nodes_directory_does_not_take_its_id(cluster: ProcessCluster, tmp_path: Path) -> None:
+    """The copy names the running node's session. The second node took it for that of a process that is dead, removed the registration, and the
+    first one ended with "broker id 1 is in use"."""
+    shutil.copytree(cluster.directory / "node-1" / "disk-0", tmp_path / "copy")
+    with eye(cluster.zookeeper_connect) as zk:
+        before = zk.stat("/brokers/ids/1").czxid
+        line = complaint(
+            serve(cluster.zookeeper_connect, tmp_path / "copy", "--set", "zookeeper.session.timeout.ms=1000")
+        )
+        assert "broker id 1 is in use" in line
+        assert zk.stat("/brokers/ids/1").czxid == before
+        assert zk.controller() == 1
+    assert cluster.nodes[1].running
+
+
 def test_what_is_found_wrong_only_later_is_one_line_too(cluster: ProcessCluster, tmp_path: Path) -> None:
     flags = ("--set", "zookeeper.auth=nobody")
     line = complaint(serve(cluster.zookeeper_connect, tmp_path / "log", *flags, broker_id=2))

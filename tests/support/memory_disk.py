@@ -206,6 +206,9 @@ class MemoryDisk:
     def page_cache_id(self, path: str) -> str:
         return self.boot
 
+    def directory_id(self, path: str) -> str:
+        return path
+
     def total_bytes(self, path: str) -> int:
         return 1 << 41
 

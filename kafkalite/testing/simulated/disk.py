@@ -251,6 +251,9 @@ class SimDisk(PathFaults):
     def page_cache_id(self, path: str) -> str:
         return f"boot-{self._boots}"
 
+    def directory_id(self, path: str) -> str:
+        return path  # each host has a disk of its own, and copies are put back to where they were made
+
     def total_bytes(self, path: str) -> int:
         self.operation("total_bytes", path)
         return self.capacity_bytes

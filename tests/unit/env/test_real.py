@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -380,6 +381,15 @@ def test_a_file_carries_no_dict(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
     assert not hasattr(file, "__dict__")
     file.close()
+
+
+def test_a_copy_of_a_directory_has_an_id_of_its_own(disk: RealDisk, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    found = disk.directory_id(str(tmp_path / "a"))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert disk.directory_id(str(tmp_path / "b")) != found
+    (tmp_path / "a").rename(tmp_path / "c")
+    assert disk.directory_id(str(tmp_path / "c")) == found
 
 
 def test_the_page_cache_is_the_same_for_every_process_and_directory_of_a_mount(disk: RealDisk, tmp_path: Path) -> None:

@@ -43,6 +43,36 @@ def test_a_directory_that_is_offline_is_not_touched() -> None:
     nowhere.add(1)
 
 
+def test_sessions_in_a_copy_of_a_directory_do_not_count() -> None:
+    """A second node on a copy of a running node's directory removed that node's registration, and took its id away from it."""
+    disk = MemoryDisk()
+    disk.makedirs("/d1")
+    disk.makedirs("/copy")
+    sessions = EarlierSessions(disk, pool("/d1"))
+    sessions.load()
+    sessions.add(0xAB)
+    disk.write_file_atomic(f"/copy/{FILE}", disk.read_file(f"/d1/{FILE}"))
+    copied = EarlierSessions(disk, pool("/copy"))
+    copied.load()
+    assert copied.ids() == frozenset()
+    copied.add(0xCD)
+    again = EarlierSessions(disk, pool("/d1", "/copy"))
+    again.load()
+    assert again.ids() == {0xAB, 0xCD}
+
+
+def test_sessions_that_an_earlier_version_has_kept_count() -> None:
+    disk = MemoryDisk()
+    disk.makedirs("/d1")
+    disk.write_file_atomic(f"/d1/{FILE}", b'["ab"]')
+    sessions = EarlierSessions(disk, pool("/d1"))
+    sessions.load()
+    sessions.add(0xCD)
+    again = EarlierSessions(disk, pool("/d1"))
+    again.load()
+    assert again.ids() == {0xAB, 0xCD}
+
+
 def test_all_directories_that_are_online_count_and_damaged_files_do_not() -> None:
     disk = MemoryDisk()
     for path, data in (("/d1", b'["a"]'), ("/d2", b'["b", "zz"]'), ("/d3", b"\xff"), ("/d4", b'["c"]')):
