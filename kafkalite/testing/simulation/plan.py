@@ -159,6 +159,12 @@ class Plan:
     racks: bool = False
     #: Whether the operator cordons and drains nodes (and the balancer moves replicas on its own).
     drains: bool = False
+    #: Producers that commit offsets in transactions (workloads.committing).
+    commits: int = 0
+    #: Programs that delete groups which come again (workloads.deleted_groups).
+    deletes: int = 0
+    #: Share groups whose offsets and topics an administrator changes (workloads.administered).
+    administered: int = 0
 
     @property
     def own_topics(self) -> dict[str, int]:
@@ -207,6 +213,9 @@ class Plan:
                 + (" with dead letters" if self.dead_letters else "")
                 + (f"; {self.streams} of a streams group" if self.streams else "")
                 + (f"; {self.wide} with many partitions" if self.wide else "")
+                + (f"; {self.commits} with offsets in transactions" if self.commits else "")
+                + ("; groups are deleted" if self.deletes else "")
+                + (f"; {self.administered} administered share groups" if self.administered else "")
                 + ("; settings are changed at the same time" if self.alters else "")
                 + ("; a topic grows" if self.grows else "")
                 + ("; internal topics roll" if self.rolls else "")
@@ -279,6 +288,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         orders = True
         settings.update(_balancer_settings(drains))
     shares, dead_letters, streams = _draw_groups(seed)
+    coordinated = _draw_coordinated(seed)
     away_s = [fault.at_s + fault.for_s for fault in extra if fault.kind is FaultKind.ZK_AWAY]
     if away_s:
         fault_time_s, batches_per_s = max(away_s) + 5.0, 2.0
@@ -318,7 +328,18 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         alters=random.Random(f"{seed}/alters").random() < 0.2,
         rolls=random.Random(f"{seed}/rolls").random() < 0.3,
         life_s=random.Random(f"{seed}/lives").choice((0.0, 0.0, 0.5, 2.0)),
+        commits=coordinated["commits"],
+        deletes=coordinated["deletes"],
+        administered=coordinated["administered"],
     )
+
+
+def _draw_coordinated(seed: int) -> dict[str, int]:
+    """What tries the coordinators of groups, share groups and transactions. Few seeds have more than one kind of it: it is CPU."""
+    source = random.Random(f"{seed}/coordinators")
+    kind = source.choice(("", "", "", "commits", "deletes", "administered", "all"))
+    counts = {"commits": source.choice((1, 2)), "deletes": 1, "administered": source.choice((1, 2))}
+    return {name: count if kind in (name, "all") else 0 for name, count in counts.items()}
 
 
 def _node_settings(source: random.Random, session_ms: int) -> dict[str, int | str]:

@@ -43,11 +43,13 @@ from kafkalite.testing.simulation.node import SimNode
 from kafkalite.testing.simulation.plan import LONE, TRIMMED, Plan, draw
 from kafkalite.testing.simulation.result import Result, where
 from kafkalite.testing.simulation.topics import compacted, new_topics
+from kafkalite.testing.simulation.workloads.administered import znodes as administered_znodes
+from kafkalite.testing.simulation.workloads.committing import SETTINGS as COMMIT_SETTINGS
 from kafkalite.testing.simulation.workloads.groups import SETTINGS as GROUP_SETTINGS
 from kafkalite.testing.simulation.workloads.groups import GroupMembers
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
 from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OrdersChecker
-from kafkalite.testing.simulation.workloads.others import others
+from kafkalite.testing.simulation.workloads.others import judged, others
 from kafkalite.testing.simulation.workloads.shares import SETTINGS as SHARE_SETTINGS
 from kafkalite.testing.simulation.workloads.shares import ShareMembers
 from kafkalite.testing.simulation.workloads.shares import znodes as share_znodes
@@ -112,7 +114,8 @@ class Simulation:
         self.members = GroupMembers(self, plan.members)
         self.streams = GroupMembers(self, plan.streams, "streams", StreamsJoins())
         self.shares = ShareMembers(self)
-        self._others = others(self)
+        self._judged = judged(self)
+        self._others = (*others(self), *self._judged)
         self._trimming = Trimming(plan)
         self.copies = Copies(
             lambda: ((name, self.world.host(name).disk) for name in self.nodes),
@@ -151,8 +154,9 @@ class Simulation:
                 "auto.create.topics.enable": False,
                 **(sim_security.settings(self.plan.reauth_ms) if self.plan.reauth_ms is not None else {}),
                 **(GROUP_SETTINGS if self.plan.members else {}),
-                **(SHARE_SETTINGS if self.plan.shares else {}),
-                **(STREAMS_SETTINGS if self.plan.streams else {}),
+                **(SHARE_SETTINGS if self.plan.shares or self.plan.administered else {}),
+                **(STREAMS_SETTINGS if self.plan.streams or self.plan.deletes else {}),
+                **(COMMIT_SETTINGS if self.plan.commits else {}),
                 **self.plan.settings,
                 **self._rack_of(number),
             }
@@ -191,8 +195,8 @@ class Simulation:
                 # Until now the ISR was the old one: each of its members had to have what is committed (invariant F8).
                 self.replicas.observe(self.views(), self.zk.present_states)
             self.zk.committed(zxid, host, ops)
-            if self.plan.shares and self.zk.touches_states(ops):
-                self.shares.leaders_changed()
+            if (self.plan.shares or self.plan.administered) and self.zk.touches_states(ops):
+                self.shares.terms.changed()
             for op in ops:
                 if found := _TOPIC.fullmatch(getattr(op, "path", "")):
                     wrong = self.orders.topic_written(found[1], self._znode(op.path))
@@ -347,6 +351,7 @@ class Simulation:
         znodes = sim_security.znodes() if self.plan.reauth_ms is not None else []
         if self.plan.shares:
             znodes += share_znodes(self.plan)
+        znodes += administered_znodes(self.plan)
         self.world.zookeeper.poke(*{each.path: each for each in znodes}.values())
         for name in self.nodes:
             self.start_node(name)
@@ -388,6 +393,8 @@ class Simulation:
         for group in (self.members, self.streams):
             await self.until(group.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
         await self.until(self.shares.not_done, CONVERGE_S, "a share group acknowledges all when the faults are over")
+        for promise in [promise for each in self._judged for promise in each.promises()]:
+            await self.until(promise.missing, promise.within_s, promise.text)
         await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the faults are over")
         await self.until(self.final.not_returned, CONVERGE_S, "disks that hung return")
         await self.until(self.final.not_retained, _RETENTION_S, "retention removes what is due")

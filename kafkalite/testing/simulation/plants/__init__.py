@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkalite.testing.simulation.plants import coordinators, replication, storage
+from kafkalite.testing.simulation.plants import coordinators, groups, replication, storage
 from kafkalite.testing.simulation.plants.patch import Patch
 
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
@@ -71,4 +71,8 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "replaced": coordinators.answers_when_replaced,
     "internal": replication.internal_topics_are_forgotten,
     "tasks": coordinators.tasks_given_before_given_up,
+    "topology": groups.topology_of_a_deleted_group,
+    "while-set": groups.deletes_while_offsets_are_set,
+    "unstable": groups.reads_unstable_offsets,
+    "set-back": groups.last_marker_wins,
 }

@@ -28,11 +28,12 @@ _TOPIC, _SET = 2, 0
 def internal_topics(plan: Plan) -> list[str]:
     """Those that the plan's clients need."""
     found = []
-    if plan.members or plan.streams or plan.shares or plan.transactions:
+    is_grouped = plan.members or plan.streams or plan.shares or plan.administered or plan.deletes
+    if is_grouped or plan.transactions or plan.commits:
         found.append(GROUP_TOPIC)
-    if plan.transactions:
+    if plan.transactions or plan.commits:
         found.append(TRANSACTION_TOPIC)
-    if plan.shares:
+    if plan.shares or plan.administered:
         found.append(SHARE_TOPIC)
     return found
 

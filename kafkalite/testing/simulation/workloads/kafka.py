@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
+from kafkalite.protocol import wire
 from kafkalite.protocol.authenticate import authenticate
 from kafkalite.protocol.structs import classes
 from kafkalite.security.dialling import Dialling
@@ -20,6 +21,17 @@ KAFKA_PORT = 9092
 ANSWER_S = 6.0
 
 NONE = ErrorCode.NONE.value
+#: Errors after which a client asks again.
+RETRIABLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)  # fmt: skip
+_FIND, _OFFSET_FETCH = 2, 8
 
 
 class Refused(Exception):
@@ -151,3 +163,35 @@ class SimKafkaClient:
         if answer.error_code != NONE:
             raise Unanswered(f"FindCoordinator: {answer.error_code}")
         return self.host_of(answer.node_id)
+
+    async def group_coordinator(self, group: str) -> str:
+        """The host of the group's coordinator. Raises Unanswered."""
+        request = wire.FindCoordinatorRequest(key=group, key_type=0)
+        answer = await self.ask(self.any_host(), request, _FIND)
+        if answer.error_code != NONE:
+            raise Unanswered(f"FindCoordinator: {answer.error_code}")
+        return self.host_of(answer.node_id)
+
+
+async def read_offsets(
+    client: SimKafkaClient, group: str, wanted: Sequence[tuple[str, int]], *, is_stable: bool
+) -> dict[tuple[str, int], int]:
+    """Topic and partition -> what the group has committed (-1: nothing), where the answer says so. Raises Unanswered."""
+    request = wire.OffsetFetchRequest
+    topics = [
+        request.OffsetFetchRequestTopics(
+            name=topic, partition_indexes=[number for name, number in wanted if name == topic]
+        )
+        for topic in sorted({topic for topic, _ in wanted})
+    ]
+    message = request(groups=[request.OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=is_stable)
+    answer = await client.ask(await client.group_coordinator(group), message, _OFFSET_FETCH)
+    [found] = answer.groups
+    if found.error_code != NONE:
+        raise Unanswered(f"OffsetFetch: {found.error_code}")
+    return {
+        (topic.name, each.partition_index): each.committed_offset
+        for topic in found.topics
+        for each in topic.partitions
+        if each.error_code == NONE
+    }

@@ -1,12 +1,17 @@
-"""Programs of a simulated cluster that are started and stopped, and asked nothing else."""
+"""Programs of a simulated cluster that are started and stopped; of some it is asked in the end whether all is as it should be."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from kafkalite.testing.simulation.workloads.administered import AdministeredShareGroups
 from kafkalite.testing.simulation.workloads.alterations import Alterations
+from kafkalite.testing.simulation.workloads.committing import CommittingProducers
+from kafkalite.testing.simulation.workloads.deleted_groups import DeletedGroups
 from kafkalite.testing.simulation.workloads.growing import GrowingTopic
 from kafkalite.testing.simulation.workloads.internal_topics import SmallSegments
+from kafkalite.testing.simulation.workloads.promise import Promise
 from kafkalite.testing.simulation.workloads.recreated import RecreatedTopic
 from kafkalite.testing.simulation.workloads.wide import WideProducers
 
@@ -25,6 +30,18 @@ class Workload(Protocol):
 
     def stats(self) -> dict[str, int]:
         """What it has done, by name."""
+
+
+class JudgedWorkload(Workload, Protocol):
+    """It has to come to an end when the faults are over."""
+
+    def promises(self) -> Sequence[Promise]:
+        """One after the other."""
+
+
+def judged(simulation: Simulation) -> tuple[JudgedWorkload, ...]:
+    """All that come to an end."""
+    return CommittingProducers(simulation), DeletedGroups(simulation), AdministeredShareGroups(simulation)
 
 
 def others(simulation: Simulation) -> tuple[Workload, ...]:

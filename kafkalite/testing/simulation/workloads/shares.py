@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.config_znodes import encode_config
@@ -43,7 +43,7 @@ SETTINGS: dict[str, int | str] = {
     "share.coordinator.state.topic.prune.interval.ms": 5_000,
 }
 _HEARTBEAT, _FETCH, _ACKNOWLEDGE, _METADATA, _FIND = 1, 2, 2, 12, 4
-_GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
+_GAP, ACCEPT, _RELEASE, REJECT, _RENEW = range(5)
 _LEAVE_EPOCH = _FINAL_EPOCH = -1
 #: The member is not known any more: it joins again.
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
@@ -52,6 +52,33 @@ _NOT_HELD = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST
 
 #: Partition -> offset -> what is said of it.
 _Said = dict["Partition", dict[int, int]]
+
+
+class SharingProgram(Protocol):
+    """What runs a member, and hears of what that got and acknowledged. Methods raise Violation."""
+
+    group: str
+    #: The member accepts all that it gets, and goes on when a request fails.
+    is_calm: bool
+
+    @property
+    def topics(self) -> list[str]:
+        """What a member that joins subscribes to."""
+
+    def label(self, topic_id: bytes, name: str) -> str:
+        """How the topic is called in the histories."""
+
+    def stays(self, *, is_due: bool) -> bool:
+        """Whether the member goes on; `is_due`: its time is over."""
+
+    def delivered(self, partition: Partition, offset: int, value: bytes, count: int, asked_s: float, host: str) -> None:
+        """`host` gave a record out, for the `count`th time."""
+
+    def confirmed(self, partition: Partition, said: dict[int, int]) -> None:
+        """What was said of these offsets is done."""
+
+    def unsure(self, partition: Partition, said: dict[int, int]) -> None:
+        """It is not known whether it is."""
 
 
 class ShareMemberWorkload:
@@ -66,6 +93,7 @@ class ShareMemberWorkload:
         led_until: Callable[[Partition, str], float],
     ) -> None:
         self.name = name
+        self.group = GROUP
         self._led_until = led_until
         self._plan = plan
         self._records = records
@@ -77,7 +105,7 @@ class ShareMemberWorkload:
         while True:
             client = SimKafkaClient(self._plan, env)
             try:
-                await _RunningMember(self, client, env).run()
+                await RunningMember(self, client, env).run()
             except (Unanswered, Refused):
                 pass  # then as a program that ends with an error
             finally:
@@ -87,6 +115,14 @@ class ShareMemberWorkload:
     @property
     def topics(self) -> list[str]:
         return sorted(topic for topic in self._plan.topics if topic != LONE)
+
+    def label(self, topic_id: bytes, name: str) -> str:
+        """Its topics are there all the time."""
+        return name
+
+    def stays(self, *, is_due: bool) -> bool:
+        """In the end it does not leave any more."""
+        return self.is_calm or not is_due
 
     def delivered(self, partition: Partition, offset: int, value: bytes, count: int, asked_s: float, host: str) -> None:
         """`host` gave the record out. Raises Violation.
@@ -99,19 +135,19 @@ class ShareMemberWorkload:
 
     def confirmed(self, partition: Partition, said: dict[int, int]) -> None:
         for offset, kind in said.items():
-            if kind in (_ACCEPT, _REJECT):
-                self._history.confirm(partition, offset, is_rejected=kind == _REJECT)
+            if kind in (ACCEPT, REJECT):
+                self._history.confirm(partition, offset, is_rejected=kind == REJECT)
 
     def unsure(self, partition: Partition, said: dict[int, int]) -> None:
         for offset, kind in said.items():
-            if kind in (_ACCEPT, _REJECT):
-                self._history.doubt(partition, offset, is_rejected=kind == _REJECT)
+            if kind in (ACCEPT, REJECT):
+                self._history.doubt(partition, offset, is_rejected=kind == REJECT)
 
 
-class _RunningMember:
+class RunningMember:
     """One member, until it ends."""
 
-    def __init__(self, workload: ShareMemberWorkload, client: SimKafkaClient, env: Env) -> None:
+    def __init__(self, workload: SharingProgram, client: SimKafkaClient, env: Env) -> None:
         self._workload = workload
         self._client = client
         self._source = env.random
@@ -121,7 +157,7 @@ class _RunningMember:
         self._beat_s = 0.0
         self._coordinator: str | None = None
         self._assigned: list[tuple[bytes, int]] = []
-        #: Topic id -> name; partition by id -> the host of its leader.
+        #: Topic id -> how it is called; partition by id -> the host of its leader.
         self._names: dict[bytes, str] = {}
         self._leaders: dict[tuple[bytes, int], str] = {}
         #: Host -> the epoch of the next request in the session there, and what the session lists.
@@ -130,7 +166,7 @@ class _RunningMember:
     async def run(self) -> None:
         """Raises Unanswered, Refused."""
         ends_s = self._now() + self._source.expovariate(0.1)
-        while self._workload.is_calm or self._now() < ends_s:
+        while self._workload.stays(is_due=self._now() >= ends_s):
             try:
                 await self._round()
             except Unanswered:
@@ -160,14 +196,14 @@ class _RunningMember:
         if self._epoch > 0 and self._now() < self._beat_s + _HEARTBEAT_S:
             return
         if self._coordinator is None:
-            question = wire.FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP])
+            question = wire.FindCoordinatorRequest(key_type=0, coordinator_keys=[self._workload.group])
             answer = await self._client.ask(self._client.any_host(), question, _FIND)
             [found] = answer.coordinators
             if found.error_code != NONE:
                 raise Unanswered(f"FindCoordinator: {found.error_code}")
             self._coordinator = self._client.host_of(found.node_id)
         topics = self._workload.topics if self._epoch == 0 else None
-        request = wire.ShareGroupHeartbeatRequest(GROUP, self._member, self._epoch, None, topics)
+        request = wire.ShareGroupHeartbeatRequest(self._workload.group, self._member, self._epoch, None, topics)
         answer = await self._client.ask(self._coordinator, request, _HEARTBEAT)
         if answer.error_code in _FORGOTTEN:
             self._epoch = 0
@@ -184,11 +220,11 @@ class _RunningMember:
 
     async def _leave(self) -> None:
         for host, (_, partitions) in sorted(self._sessions.items()):
-            last = wire.ShareFetchRequest(GROUP, self._member, _FINAL_EPOCH, 0, 0, 0, 0, 0, topics=[])
+            last = wire.ShareFetchRequest(self._workload.group, self._member, _FINAL_EPOCH, 0, 0, 0, 0, 0, topics=[])
             if partitions:
                 await self._client.ask(host, last, _FETCH)
         if self._coordinator is not None:
-            request = wire.ShareGroupHeartbeatRequest(GROUP, self._member, _LEAVE_EPOCH, None, None)
+            request = wire.ShareGroupHeartbeatRequest(self._workload.group, self._member, _LEAVE_EPOCH, None, None)
             await self._client.ask(self._coordinator, request, _HEARTBEAT)
 
     async def _leader(self, partition: tuple[bytes, int]) -> str:
@@ -197,7 +233,7 @@ class _RunningMember:
             wanted = [request.MetadataRequestTopic(name=topic) for topic in self._workload.topics]
             answer = await self._client.ask(self._client.any_host(), request(wanted), _METADATA)
             for topic in answer.topics:
-                self._names[bytes(topic.topic_id)] = topic.name or ""
+                self._names[bytes(topic.topic_id)] = self._workload.label(bytes(topic.topic_id), topic.name or "")
                 for each in topic.partitions:
                     if each.leader_id > 0:
                         host = self._client.host_of(each.leader_id)
@@ -219,7 +255,9 @@ class _RunningMember:
         request, asked_s = wire.ShareFetchRequest, self._now()
         topics = [request.FetchTopic(topic_id, [request.FetchPartition(number)]) for topic_id, number in partitions]
         most = self._source.choice((1, 5, 50))
-        message = request(GROUP, self._member, epoch, 200, 1, 2**20, most, most, topics=[] if epoch else topics)
+        message = request(
+            self._workload.group, self._member, epoch, 200, 1, 2**20, most, most, topics=[] if epoch else topics
+        )
         message.share_acquire_mode = self._source.choice((0, 1))
         answer = await self._client.ask(host, message, _FETCH)
         if answer.error_code != NONE:
@@ -245,7 +283,7 @@ class _RunningMember:
         got: dict[int, int] = {}
         for acquired in part.acquired_records:
             for offset in range(acquired.first_offset, acquired.last_offset + 1):
-                got[offset] = _ACCEPT if offset in values else _GAP
+                got[offset] = ACCEPT if offset in values else _GAP
                 if offset in values:
                     count = acquired.delivery_count
                     self._workload.delivered(where, offset, values[offset], count, asked_s, host)
@@ -267,7 +305,7 @@ class _RunningMember:
                 elif fate < 0.8:
                     said.setdefault(partition, {})[offset] = _RELEASE
                 elif fate < 0.85:
-                    said.setdefault(partition, {})[offset] = _REJECT
+                    said.setdefault(partition, {})[offset] = REJECT
                 elif fate < 0.97:
                     later.setdefault(partition, {})[offset] = _RENEW
                 # the lock of the others ends, or the session before it
@@ -277,7 +315,7 @@ class _RunningMember:
             await self._say(host, later)
             # Within the lock, or after its end.
             await asyncio.sleep(source.choice((0.05, 0.05, 0.3, 3.2)))
-            await self._say(host, {each: dict.fromkeys(offsets, _ACCEPT) for each, offsets in later.items()})
+            await self._say(host, {each: dict.fromkeys(offsets, ACCEPT) for each, offsets in later.items()})
 
     async def _say(self, host: str, said: _Said) -> None:
         """Acknowledge, and remember what was confirmed. Raises Unanswered."""
@@ -291,7 +329,7 @@ class _RunningMember:
             for (topic, number), offsets in said.items()
         ]
         is_renewing = any(kind == _RENEW for offsets in said.values() for kind in offsets.values())
-        message = request(GROUP, self._member, epoch, is_renewing, topics)
+        message = request(self._workload.group, self._member, epoch, is_renewing, topics)
         try:
             answer = await self._client.ask(host, message, _ACKNOWLEDGE)
         except Unanswered:
@@ -341,26 +379,16 @@ def znodes(plan: Plan) -> list[Create]:
     ]
 
 
-class ShareMembers:
-    """All members of the share group of a simulation; none where the plan has none."""
+class LeaderTerms:
+    """Who leads each partition, and when the last term of a node ended."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._plan = simulation.plan
-        self.history = ShareHistory(DELIVERIES)
-        self._members: list[ShareMemberWorkload] = []
-        #: The leader of each partition, and when the leadership of a node ended (s).
         self._leaders: dict[Partition, str | None] = {}
+        #: In seconds.
         self._ended: dict[tuple[Partition, str], float] = {}
 
-    def start(self) -> None:
-        for number in range(1, self._plan.shares + 1):
-            records = self._simulation.history
-            workload = ShareMemberWorkload(f"sharer{number}", self._plan, records, self.history, self._led_until)
-            self._members.append(workload)
-            self._simulation.world.start(workload.name, workload.run, self._simulation.client_ended)
-
-    def leaders_changed(self) -> None:
+    def changed(self) -> None:
         """Take note of who leads by what is in ZooKeeper now."""
         now = asyncio.get_running_loop().time()
         for partition in {*self._leaders, *self._simulation.zk.states}:
@@ -371,7 +399,7 @@ class ShareMembers:
                     self._ended[partition, before] = now
                 self._leaders[partition] = leader
 
-    def _led_until(self, partition: Partition, host: str) -> float:
+    def led_until(self, partition: Partition, host: str) -> float:
         """When the node's last term as the partition's leader ended. Raises Violation: it never led it."""
         if self._leaders.get(partition) == host:
             return math.inf
@@ -381,7 +409,25 @@ class ShareMembers:
 
     def _leader(self, partition: Partition) -> str | None:
         state = self._simulation.zk.states.get(partition)
-        return None if state is None or state.leader < 1 else self._plan.node_names[state.leader - 1]
+        return None if state is None or state.leader < 1 else self._simulation.plan.node_names[state.leader - 1]
+
+
+class ShareMembers:
+    """All members of the share group of a simulation; none where the plan has none."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._plan = simulation.plan
+        self.history = ShareHistory(DELIVERIES)
+        self._members: list[ShareMemberWorkload] = []
+        self.terms = LeaderTerms(simulation)
+
+    def start(self) -> None:
+        for number in range(1, self._plan.shares + 1):
+            records = self._simulation.history
+            workload = ShareMemberWorkload(f"sharer{number}", self._plan, records, self.history, self.terms.led_until)
+            self._members.append(workload)
+            self._simulation.world.start(workload.name, workload.run, self._simulation.client_ended)
 
     def stop(self) -> None:
         """The faults are over: members stay, and accept all."""

@@ -19,7 +19,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.testing.simulation.checkers.transactions import KnownTransaction, TransactionHistory, TransactionOutcome
 from kafkalite.testing.simulation.plan import KEYED, LEDGER, FaultKind, Plan
-from kafkalite.testing.simulation.workloads.kafka import NONE, Refused, SimKafkaClient, Unanswered
+from kafkalite.testing.simulation.workloads.kafka import NONE, RETRIABLE, Refused, SimKafkaClient, Unanswered
 
 _TRANSACTION_TIMEOUT_MS = 8_000
 _KEYS = 5
@@ -31,15 +31,6 @@ _PRODUCE, _ADD, _END, _INIT, _FETCH = 9, 3, 3, 4, 11
 #: The repetitions of a request before the client gives up.
 _ATTEMPTS = 12
 _PAUSE_S = 0.2
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.OFFSET_NOT_AVAILABLE,
-    }
-)  # fmt: skip
 
 
 class _GivenUp(Exception):
@@ -103,7 +94,7 @@ class TransactionWorkload:
             code = self._code(answer)
             if code == NONE:
                 return answer
-            if code not in _RETRIABLE:
+            if code not in RETRIABLE:
                 raise Refused(type(request).__name__, code)
             await asyncio.sleep(_PAUSE_S)
         raise Unanswered(f"{type(request).__name__}: {code}")
@@ -226,7 +217,7 @@ class TransactionWorkload:
             code = answer.responses[0].partition_responses[0].error_code
             if code in (NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 return
-            if code not in _RETRIABLE:
+            if code not in RETRIABLE:
                 raise Refused("Produce", code)
             client.forget_leader(topic, partition)
             await asyncio.sleep(_PAUSE_S)
