@@ -240,9 +240,10 @@ class ShareCourse:
         tasks = self._begun(env, acts)
         await asyncio.wait(tasks, return_when=env.random.choice((asyncio.FIRST_COMPLETED, asyncio.ALL_COMPLETED)))
         self._acting = [task for task in tasks if not task.done()]
-        for task in tasks:
-            if task.done():
-                task.result()
+        failures = [task.exception() for task in tasks if task.done()]
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     def _starts(self, env: Env) -> dict[Partition, int]:
         """Somewhere within the records of each partition."""
