@@ -17,12 +17,10 @@ from kafkalite.testing.simulation.workloads.clients import (
     client_of,
 )
 from kafkalite.testing.simulation.workloads.operator import OperatorWorkload
+from kafkalite.testing.simulation.workloads.promise import CONVERGE_S
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulation.run import Simulation
-
-#: Time that a cluster without faults has to recover, and clients to deliver their records.
-CONVERGE_S = 90.0
 
 
 class Clients:

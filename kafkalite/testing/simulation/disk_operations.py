@@ -22,11 +22,11 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView, Violation
-from kafkalite.testing.simulation.clients import CONVERGE_S
 from kafkalite.testing.simulation.plan import Plan
 from kafkalite.testing.simulation.result import Result
 from kafkalite.testing.simulation.run import Simulation
 from kafkalite.testing.simulation.workloads.clients import client_of
+from kafkalite.testing.simulation.workloads.promise import CONVERGE_S
 
 #: The node whose disks are counted.
 VICTIM = "node2"

@@ -36,7 +36,7 @@ from kafkalite.testing.simulation.checkers.cluster import (
 )
 from kafkalite.testing.simulation.checkers.copies import Copies
 from kafkalite.testing.simulation.checkers.log_view import BatchView, Places, read_batches
-from kafkalite.testing.simulation.clients import CONVERGE_S, Clients
+from kafkalite.testing.simulation.clients import Clients
 from kafkalite.testing.simulation.faults import FaultInjector
 from kafkalite.testing.simulation.final_checks import FinalChecks
 from kafkalite.testing.simulation.node import SimNode
@@ -50,6 +50,7 @@ from kafkalite.testing.simulation.workloads.groups import GroupMembers
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
 from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OrdersChecker
 from kafkalite.testing.simulation.workloads.others import judged, others
+from kafkalite.testing.simulation.workloads.promise import CONVERGE_S
 from kafkalite.testing.simulation.workloads.shares import SETTINGS as SHARE_SETTINGS
 from kafkalite.testing.simulation.workloads.shares import ShareMembers
 from kafkalite.testing.simulation.workloads.shares import znodes as share_znodes

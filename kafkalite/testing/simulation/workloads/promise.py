@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkalite.testing.simulation.clients import CONVERGE_S
+#: Time that a cluster without faults has to recover, and clients to deliver their records.
+CONVERGE_S = 90.0
 
 
 class Promise(NamedTuple):
