@@ -406,7 +406,8 @@ ALARMS: dict[str, str] = {
     "topology": "a member of a streams group goes on",
     "unstable": "committed offsets stay",
     "set-back": "committed offsets stay",
-    "unverified": "committed offsets stay",
+    # Those of the producer's next transaction count, or readers of stable offsets wait for one that nobody ends.
+    "unverified": "committed offsets",
     "while-set": "share groups get all when the faults are over",
     "late": "every node knows the cluster as it is",
     "ELR-min": _COMPLETE,
