@@ -159,7 +159,7 @@ class NodeSecurity:
             listener,
             Logins(
                 mechanisms=listener.mechanisms,
-                passwords=self._passwords(for_listener(config, HTTP)).passwords,
+                passwords=self._plain_users(for_listener(config, HTTP)) if listener.uses_sasl else dict,
                 credentials=self._credentials,
                 tokens=tokens.passwords if tokens is not None else None,
                 key=self._own_key,
@@ -190,10 +190,7 @@ class NodeSecurity:
             tls.context()
             tls.doubts = partial(certificate_warnings, self._config, name)
         uses_sasl = protocol.startswith("SASL")
-        passwords: Callable[[], Mapping[str, str]] = dict
-        if uses_sasl and "PLAIN" in own.sasl_enabled_mechanisms:
-            self._passwords(own).load()
-            passwords = self._passwords(own).passwords
+        passwords: Callable[[], Mapping[str, str]] = self._plain_users(own) if uses_sasl else dict
         return ListenerSecurity(
             label,
             tls=tls,
@@ -250,8 +247,13 @@ class NodeSecurity:
             self._tokens = TokenChecker(rules, self.remote_keys, self._wall, self.remote_keys.want)
         return self._tokens
 
-    def _passwords(self, own: BrokerConfig) -> PasswordFile:
-        return self._password_file(own.sasl_plain_users_location, "sasl.plain.users.location")
+    def _plain_users(self, own: BrokerConfig) -> Callable[[], Mapping[str, str]]:
+        """Users and passwords of PLAIN, read once already; none where it is not offered. Raises ConfigError."""
+        if "PLAIN" not in own.sasl_enabled_mechanisms:
+            return dict
+        file = self._password_file(own.sasl_plain_users_location, "sasl.plain.users.location")
+        file.load()
+        return file.passwords
 
     def _password_file(self, path: str, key: str) -> PasswordFile:
         """One object per file, however many listeners use it."""

@@ -20,6 +20,9 @@ _DAY_S = 86_400.0
 _KEYS = '{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
 
 
+_NODES = {"inter.broker.username": "node", "inter.broker.password": "hush"}
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
@@ -34,8 +37,7 @@ def store(authority: Authority, tmp_path: Path) -> Path:
 
 def _config(store: Path, authority: Authority) -> BrokerConfig:
     given = {"listener.security.protocol": "SASL_SSL", "ssl.keystore.location": str(store), "host": "127.0.0.1"}
-    nodes = {"inter.broker.username": "node", "inter.broker.password": "hush"}
-    return broker_config({**given, **nodes, "ssl.truststore.location": authority.truststore})[0]
+    return broker_config({**given, **_NODES, "ssl.truststore.location": authority.truststore})[0]
 
 
 def _health(config: BrokerConfig, now_s: float, *names: str) -> tuple[SecurityHealth, Any]:
@@ -96,6 +98,15 @@ def test_a_certificate_that_ends_soon_is_a_problem(authority: Authority, store: 
     assert (problem.what, problem.subject) == ("certificate.ends", str(store)) and problem.detail.endswith(", 4 h left")
 
 
+def _security(config: BrokerConfig) -> NodeSecurity:
+    return NodeSecurity(config, entropy=os.urandom, now=lambda: 0.0, credentials=lambda mechanism, user: None)
+
+
+def test_a_node_without_plain_has_no_file_of_users() -> None:
+    given = {"listener.security.protocol": "SASL_PLAINTEXT", "http.port": 0, "sasl.enabled.mechanisms": "SCRAM-SHA-512"}
+    assert _security(broker_config({**given, **_NODES})[0]).unread() == {}
+
+
 def test_users_and_keys_that_cannot_be_read_are_a_problem_until_they_are_right(tmp_path: Path) -> None:
     """Only the log said so. The node went on with the users of before, and did not start again."""
     users, tokens, keys = tmp_path / "users", tmp_path / "tokens", tmp_path / "keys.json"
@@ -112,11 +123,10 @@ def test_users_and_keys_that_cannot_be_read_are_a_problem_until_they_are_right(t
             "http.bearer.tokens.location": str(tokens),
             "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
             "sasl.oauthbearer.expected.audience": "kafka",
-            "inter.broker.username": "node",
-            "inter.broker.password": "hush",
+            **_NODES,
         }
     )[0]
-    node = NodeSecurity(config, entropy=os.urandom, now=lambda: 0.0, credentials=lambda mechanism, user: None)
+    node = _security(config)
     clock: Any = SimpleNamespace(wall_ms=lambda: 0)
     health = SecurityHealth(config, node.listeners(), node.unread, clock)
     assert _said(health) == []
