@@ -82,10 +82,13 @@ class CommittedOffsets:
         """What a reader that asks now may be shown at least."""
         return self._floors.get(key, Floor(0, 0))
 
-    def read(self, key: OffsetKey, offset: int, floor: Floor, *, is_stable: bool) -> None:
-        """A reader that asked when `floor` held was shown `offset`; -1: nothing is committed."""
+    def read(self, key: OffsetKey, offset: int, floor: Floor, *, is_stable: bool, may_be_former: bool = False) -> None:
+        """A reader that asked when `floor` held was shown `offset`; -1: nothing is committed. `may_be_former`: a coordinator that had been
+        replaced may have answered, from its memory (ADR 15)."""
         self.reads += 1
         lowest = floor.stable if is_stable else floor.plain
+        if may_be_former:
+            lowest = 0
         if max(offset, 0) < lowest:
             raise Violation(f"committed offsets stay: {key} has {offset}, {lowest} was committed before")
         if offset < 0:

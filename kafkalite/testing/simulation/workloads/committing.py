@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.env.seams import Env
+from kafkalite.model import GROUP_TOPIC, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.testing.simulation.checkers.offsets import Commit, CommittedOffsets, OffsetKey
 from kafkalite.testing.simulation.checkers.transactions import TransactionOutcome
@@ -188,10 +191,11 @@ class OffsetProducer:
 class OffsetReader:
     """Reads what the groups have committed, in turn, with and without waiting for transactions."""
 
-    def __init__(self, name: str, plan: Plan, history: CommittedOffsets) -> None:
+    def __init__(self, name: str, plan: Plan, history: CommittedOffsets, is_led_twice: Callable[[str], bool]) -> None:
         self.name = name
         self._plan = plan
         self._history = history
+        self._is_led_twice = is_led_twice
 
     async def run(self, env: Env) -> None:
         """The program; it never ends."""
@@ -207,11 +211,12 @@ class OffsetReader:
         """What of this group's could be read. Raises Unanswered, Violation."""
         keys = [key for key in self._history.keys if key.group == group]
         floors = {key: self._history.floor(key) for key in keys}
+        is_former = self._is_led_twice(group)
         found = await read_offsets(client, group, [key[1:] for key in keys], is_stable=is_stable)
         for key in keys:
             offset = found.get(key[1:])
             if offset is not None:
-                self._history.read(key, offset, floors[key], is_stable=is_stable)
+                self._history.read(key, offset, floors[key], is_stable=is_stable, may_be_former=is_former)
         return {key for key in keys if key[1:] in found}
 
 
@@ -235,8 +240,14 @@ class CommittingProducers:
             self._producers.append(producer)
             world.start(producer.name, producer.run, self._simulation.client_ended)
         for number in (1, 2):
-            reader = OffsetReader(f"offset-reader{number}", self._plan, self.history)
+            reader = OffsetReader(f"offset-reader{number}", self._plan, self.history, self._is_led_twice)
             world.start(reader.name, reader.run, self._simulation.client_ended)
+
+    def _is_led_twice(self, group: str) -> bool:
+        """Whether more than one node takes itself for the group's coordinator: one that has been replaced, and does not know it yet."""
+        partition = TopicPartition(GROUP_TOPIC, partition_of(group, int(SETTINGS["offsets.topic.num.partitions"])))
+        hosted = [each.node.replicas.hosted.get(partition) for each in self._simulation.nodes.values() if each.ready]
+        return sum(each is not None and each.leader is not None for each in hosted) > 1
 
     def stop(self) -> None:
         """The faults are over: each producer ends its transaction."""
@@ -270,7 +281,7 @@ class CommittingProducers:
         """Read everything twice: stable, and then as it is. Both see all that was committed."""
         assert self._left is not None
         client = SimKafkaClient(self._plan, env)
-        reader = OffsetReader("judge", self._plan, self.history)
+        reader = OffsetReader("judge", self._plan, self.history, self._is_led_twice)
         for group in sorted({key.group for key in self._left}):
             missing = {key for key in self._left if key.group == group}
             while missing:
