@@ -119,7 +119,9 @@ def _reported(name: str, output: Path, outcome: Outcome) -> bool:
     for test, state in sorted(outcome.items()):
         if state != "failed":
             continue
-        cause = next((why for part, why in CAUSES[name].items() if part in test), None)
+        cause = next(
+            (why for part, why in CAUSES[name].items() if (test == part[1:] if part[0] == "=" else part in test)), None
+        )
         is_well = is_well and cause is not None
         click.echo(f"  {test}: {cause or 'NOT EXPLAINED'}")
     return is_well
