@@ -11,15 +11,15 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.env.seams import Env
-from kafkalite.model import GROUP_TOPIC, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.testing.simulation.checkers.offsets import Commit, CommittedOffsets, OffsetKey
 from kafkalite.testing.simulation.checkers.transactions import TransactionOutcome
 from kafkalite.testing.simulation.plan import LONE, Plan
+from kafkalite.testing.simulation.workloads.former import has_former_coordinator
 from kafkalite.testing.simulation.workloads.kafka import (
     NONE,
     RETRIABLE,
@@ -191,11 +191,11 @@ class OffsetProducer:
 class OffsetReader:
     """Reads what the groups have committed, in turn, with and without waiting for transactions."""
 
-    def __init__(self, name: str, plan: Plan, history: CommittedOffsets, is_led_twice: Callable[[str], bool]) -> None:
+    def __init__(self, name: str, plan: Plan, history: CommittedOffsets, has_former: Callable[[str], bool]) -> None:
         self.name = name
         self._plan = plan
         self._history = history
-        self._is_led_twice = is_led_twice
+        self._has_former = has_former
 
     async def run(self, env: Env) -> None:
         """The program; it never ends."""
@@ -211,7 +211,7 @@ class OffsetReader:
         """What of this group's could be read. Raises Unanswered, Violation."""
         keys = [key for key in self._history.keys if key.group == group]
         floors = {key: self._history.floor(key) for key in keys}
-        is_former = self._is_led_twice(group)
+        is_former = self._has_former(group)
         found = await read_offsets(client, group, [key[1:] for key in keys], is_stable=is_stable)
         for key in keys:
             offset = found.get(key[1:])
@@ -227,6 +227,7 @@ class CommittingProducers:
         self._simulation = simulation
         self._plan = simulation.plan
         self.history = CommittedOffsets()
+        self._has_former = partial(has_former_coordinator, simulation)
         self._producers: list[OffsetProducer] = []
         self._left: set[OffsetKey] | None = None
 
@@ -240,14 +241,8 @@ class CommittingProducers:
             self._producers.append(producer)
             world.start(producer.name, producer.run, self._simulation.client_ended)
         for number in (1, 2):
-            reader = OffsetReader(f"offset-reader{number}", self._plan, self.history, self._is_led_twice)
+            reader = OffsetReader(f"offset-reader{number}", self._plan, self.history, self._has_former)
             world.start(reader.name, reader.run, self._simulation.client_ended)
-
-    def _is_led_twice(self, group: str) -> bool:
-        """Whether more than one node takes itself for the group's coordinator: one that has been replaced, and does not know it yet."""
-        partition = TopicPartition(GROUP_TOPIC, partition_of(group, int(SETTINGS["offsets.topic.num.partitions"])))
-        hosted = [each.node.replicas.hosted.get(partition) for each in self._simulation.nodes.values() if each.ready]
-        return sum(each is not None and each.leader is not None for each in hosted) > 1
 
     def stop(self) -> None:
         """The faults are over: each producer ends its transaction."""
@@ -281,7 +276,7 @@ class CommittingProducers:
         """Read everything twice: stable, and then as it is. Both see all that was committed."""
         assert self._left is not None
         client = SimKafkaClient(self._plan, env)
-        reader = OffsetReader("judge", self._plan, self.history, self._is_led_twice)
+        reader = OffsetReader("judge", self._plan, self.history, self._has_former)
         for group in sorted({key.group for key in self._left}):
             missing = {key for key in self._left if key.group == group}
             while missing:

@@ -20,6 +20,7 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire
 from kafkalite.testing.simulation.checkers.cluster import Violation
 from kafkalite.testing.simulation.plan import LONE
+from kafkalite.testing.simulation.workloads.former import has_former_coordinator
 from kafkalite.testing.simulation.workloads.kafka import NONE, RETRIABLE, SimKafkaClient, Unanswered, read_offsets
 from kafkalite.testing.simulation.workloads.promise import Promise
 
@@ -86,7 +87,12 @@ class _DeletedGroup:
         self._may = {key: {-1} for key in self._keys}
         self._is_clear = True
 
+    async def _one_coordinator(self) -> None:
+        while has_former_coordinator(self._simulation, self._group):  # noqa: ASYNC110 - no event says when it notices
+            await asyncio.sleep(_PAUSE_S)
+
     async def _something(self, client: SimKafkaClient, env: Env) -> None:
+        await self._one_coordinator()  # a former one says that a group which has come since is not there
         source = env.random
         some = source.sample(self._keys, source.randint(1, len(self._keys)))
         match source.choice(("delete", "at once", "at once", "at once", "offsets", "alter")):
@@ -236,6 +242,7 @@ class _DeletedGroup:
     async def _see(self, client: SimKafkaClient) -> None:
         """Read all, until no commit is under way. Raises Unanswered, Violation."""
         for _ in range(_ATTEMPTS):
+            await self._one_coordinator()
             found = await read_offsets(client, self._group, self._keys, is_stable=True)
             for key, offset in found.items():
                 if offset not in self._may[key]:
