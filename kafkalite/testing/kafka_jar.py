@@ -191,8 +191,10 @@ def main() -> None:
     parser.add_argument("jar", type=Path, nargs="?", help="a jar of kafka-clients (default: fetched with Maven)")
     parser.add_argument("--server", help="class path of a server, whose settings are compared (default: as JAR)")
     arguments = parser.parse_args()
-    definitions = read_definitions(arguments.jar or newest_client_jar())
-    for line in missing(definitions):
+    jar = arguments.jar or newest_client_jar()
+    definitions = read_definitions(jar)
+    lines = list(missing(definitions))
+    for line in lines or [f"{jar.name}: it has no API and no version that is not offered here"]:
         print(line)
     if arguments.jar is None or arguments.server:
         classes = arguments.server or server_class_path(_cache(), NEWEST_VERSION)
