@@ -11,8 +11,8 @@ SUITES_INTRODUCTION = (
 SUITES = (
     (
         "franz-go 1.22.3 (kgo)",
-        "147 of 151 (444 with subtests)",
-        "3 skip themselves (SASL, an old broker); `Test848RegexBrokerResolves` expects a regular expression to match `__consumer_offsets` (docs/adr/0029)",
+        "148 of 153 (477 with subtests)",
+        "4 skip themselves (SASL, an old broker); `Test848RegexBrokerResolves` expects a regular expression to match `__consumer_offsets` (docs/adr/0029)",
     ),
     (
         "librdkafka 2.15.1 (C, `-Q`)",
