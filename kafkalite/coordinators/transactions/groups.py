@@ -50,10 +50,12 @@ class TransactionGroups:
         `writer`: see BeginTxnGroupRequest.
         """
         group = group_of(transactional_id)
-        if group is None or not owner or version < 0 or len(writer) > _MAX_WRITER:
+        if group is None or not owner or version < 0:
             raise api_error(
                 ErrorCode.INVALID_REQUEST, "a transaction of a group needs the group, an owner and a version"
             )
+        if len(writer) > _MAX_WRITER:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"the writer's name is longer than {_MAX_WRITER} characters")
         if decision := self._decision(transactional_id, group, owner, version):
             return decision
         self._check_twin(transactional_id, writer)

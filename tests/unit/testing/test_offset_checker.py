@@ -22,7 +22,7 @@ def test_an_offset_counts_when_its_transaction_commits() -> None:
         with pytest.raises(Violation, match="no offset of an open or aborted transaction"):
             made.read(A, offset, nothing, is_stable=False)
     made.is_committed(commit, is_visible=False)
-    # Who waits for transactions sees it; who does not may still be shown what was there before; and who has asked before that, too.
+    # A reader that waits for transactions sees it. One that does not wait, or that asked earlier, may still be shown the offset before.
     made.read(A, -1, made.floor(A), is_stable=False)
     made.read(A, -1, nothing, is_stable=True)
     with pytest.raises(Violation, match="committed offsets stay"):

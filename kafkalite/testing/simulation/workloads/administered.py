@@ -1,7 +1,7 @@
-"""Share groups beside an administrator (KIP-932): he sets and deletes their offsets, deletes groups and topics, and repeats what is not answered.
+"""Share groups (KIP-932) and an administrator that sets and deletes their offsets, deletes groups and topics, and repeats unanswered requests.
 
 Each group has a topic of its own, some members, and a program that writes. The administrator waits until the members have left, acts, and
-lets them in again; most often he waits then until they have got all. In the end he waits for that, too: no partition stays without a state.
+lets them in again; most often it then waits until they have got everything. In the end it waits for that, too: no partition stays without a state.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class OffsetReader:
             await asyncio.sleep(env.random.uniform(0.02, 0.2))
 
     async def read(self, client: SimKafkaClient, group: str, *, is_stable: bool) -> set[OffsetKey]:
-        """What of this group's could be read. Raises Unanswered, Violation."""
+        """The partitions whose offsets the group's coordinator has shown. Raises Unanswered, Violation."""
         keys = [key for key in self._history.keys if key.group == group]
         floors = {key: self._history.floor(key) for key in keys}
         is_former = self._has_former(group)

@@ -380,7 +380,7 @@ def znodes(plan: Plan) -> list[Create]:
 
 
 class LeaderTerms:
-    """Who leads each partition, and when the last term of a node ended."""
+    """The leader of each partition, and the time at which each node's last term as its leader ended."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
