@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from kafkalite.env.fair_queue import Owner
 from kafkalite.env.loop_times import COUNTED_S
-from kafkalite.env.streams import close_when_written
+from kafkalite.env.streams import close_when_written, hung_up
 from kafkalite.env.turns import SLICE_S
 from kafkalite.kafka import frames
 from kafkalite.kafka.flow_control import MUTED, RETIRING, STARVED, UNREAD, YIELDING, FlowControl
@@ -453,6 +453,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def transport(self) -> asyncio.Transport | None:
         """None before it is connected, and after the end."""
         return self.out.transport
+
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether nothing is read, so that the client's end is not seen."""
+        return self._is_reading_paused and not self.is_closed
+
+    def end_if_gone(self) -> None:
+        """Before long work for a request that has waited for its turn: meanwhile its client may have given up."""
+        transport = self.out.transport
+        if transport is not None and self.is_unwatched and hung_up((transport,)):
+            self.abort()
 
     @property
     def is_busy(self) -> bool:

@@ -67,6 +67,9 @@ async def serve(listener: RequestHost, request: Request, body: bytes) -> None:
             is_served = await _serve_whole(listener, request, body, slices)
         elif api.many is not None and request.version in api.served_versions:
             async with listener.listings.turn(connection.owner), uncollected():
+                connection.end_if_gone()
+                if connection.is_closed:
+                    return
                 message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
                 await slices.run(api.many(request, message))
                 is_served = True
@@ -74,6 +77,9 @@ async def serve(listener: RequestHost, request: Request, body: bytes) -> None:
                 await slices.run(released(message))
         else:
             async with listener.large.turn(connection.owner), uncollected():
+                connection.end_if_gone()
+                if connection.is_closed:
+                    return
                 message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
                 answer = await _answer(listener, request, message, slices)
                 await slices.run(released(message))

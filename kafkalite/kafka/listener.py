@@ -246,11 +246,12 @@ class KafkaListener:
             connection.retire("max.connections was lowered")
 
     def _end_the_gone(self) -> None:
-        """Nobody reads from a muted connection, so nobody sees its end: clients that come and go would use all connections up."""
-        muted = {id(each.transport): each for each in self.connections if each.is_muted}
-        transports = [each.transport for each in muted.values() if each.transport is not None]
+        """Nobody reads from a connection that is muted or has a long request, so nobody sees its end: clients that come and go would use all
+        connections up, and the node would work for them."""
+        unwatched = {id(each.transport): each for each in self.connections if each.is_unwatched}
+        transports = [each.transport for each in unwatched.values() if each.transport is not None]
         for gone in hung_up(transports):
-            muted[id(gone)].abort()
+            unwatched[id(gone)].abort()
 
     async def _sweep(self) -> None:
         """Close what is idle for too long, and what sends a request too slowly."""

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.kafka.answers import COUNTED_BYTES
+from kafkalite.kafka.encoded_answer import EncodedAnswer
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE, Decoder, decoder, encoding, small_encoder
@@ -152,6 +153,9 @@ class Request:
         assert self.api is not None
         if self.throttle is not None:
             self.throttle.settle(message)
+        if type(message) is EncodedAnswer:
+            self.respond_encoded(message.for_client())
+            return
         has_tags = self.version in self.api.flexible_responses
         w = bytearray(9 if has_tags else 8)
         chunks: list[Buffer] = []
@@ -168,6 +172,9 @@ class Request:
     def responding(self, message: Any) -> Generator[None, None, None]:
         """As `respond`, in steps."""
         assert self.api is not None
+        if type(message) is EncodedAnswer:
+            self.respond_encoded(message.for_client())
+            return
         head = bytearray(9 if self.version in self.api.flexible_responses else 8)
         chunks: list[Buffer] = []
         steps = encoding(self.api.response_name, message, self.version, head, chunks)

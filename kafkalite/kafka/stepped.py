@@ -67,6 +67,7 @@ async def _answered_in_turn(request: Request, steps: Steps[Any]) -> None:
     slices = Slices(connection.listener.turns, connection.owner)
     try:
         async with connection.listener.listings.turn(connection.owner):
+            connection.end_if_gone()
             found = await slices.run(steps)
             slices.end()
             if throttle is not None:
@@ -94,6 +95,7 @@ async def sliced(request: Request, steps: Steps[_T]) -> _T:
     slices = Slices(connection.listener.turns, connection.owner)
     try:
         async with connection.listener.listings.turn(connection.owner):
+            connection.end_if_gone()
             found = await slices.run(request.while_read(steps))
     finally:
         slices.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Collection, Coroutine, Generator, Iterable, Sequence
 from dataclasses import field
@@ -14,6 +13,8 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.features import SUPPORTED
+from kafkalite.kafka.encoded_answer import EncodedAnswer
+from kafkalite.kafka.kept_metadata import KeptMetadata
 from kafkalite.kafka.mutations import may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps, sliced
@@ -22,10 +23,12 @@ from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_LEADER,
     BrokerId,
+    Buffer,
     Endpoint,
 )
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.codec import encoding
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
@@ -45,6 +48,8 @@ MAX_PARTITIONS_PER_PAGE = 2000
 _ZERO_MIN_FROM = 4
 #: From this version of Metadata on, a leader without the client's listener is an error of its own (as in Kafka).
 _LISTENER_NOT_FOUND_FROM = 6
+#: From this version of Metadata on, the response begins with the time that a quota makes the client wait.
+_THROTTLE_TIME_FROM = 3
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 #: Of a refusal.
 TOPIC_NAME_RULE = "a topic's name has letters, digits, '.', '_' and '-', at most 249 of them"
@@ -59,8 +64,8 @@ def is_topic_name(name: str) -> bool:
 
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
-    _MetadataSteps = Steps[wire.MetadataResponse]
-    _MetadataAnswer = wire.MetadataResponse | _MetadataSteps
+    _Metadata = wire.MetadataResponse | EncodedAnswer
+    _MetadataAnswer = wire.MetadataResponse | Steps[_Metadata]
 
 
 @dataclass(slots=True)
@@ -74,6 +79,11 @@ class _Asked:
     errors: dict[str, int] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
 
+    @property
+    def is_as_for_others(self) -> bool:
+        """Whether another client that asks for these topics gets the same response."""
+        return not (self.unknown_ids or self.refused or self.errors or self.created)
+
     def refuse(self, names: Collection[str]) -> None:
         """Leave these out: the client may not create them."""
         assert self.names is not None
@@ -85,6 +95,7 @@ class ClusterHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._access = services.rights.access
+        self._kept = KeptMetadata()
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -141,7 +152,7 @@ class ClusterHandlers:
 
     def metadata(
         self, request: Request, message: wire.MetadataRequest
-    ) -> _MetadataAnswer | Coroutine[Any, Any, wire.MetadataResponse]:
+    ) -> _MetadataAnswer | Coroutine[Any, Any, _Metadata]:
         if self._is_new:
             return self._when_known(request, message)
         return self._known(request, message)
@@ -152,7 +163,7 @@ class ClusterHandlers:
         known = self._services.metadata([])
         return known.controller_id < 0 or not known.brokers
 
-    async def _when_known(self, request: Request, message: wire.MetadataRequest) -> wire.MetadataResponse:
+    async def _when_known(self, request: Request, message: wire.MetadataRequest) -> _Metadata:
         """A node that has just started has no metadata yet: a short wait is better than an empty response.
 
         (sarama takes an answer without a controller for good: "controller is not available".) A response without brokers has no
@@ -171,7 +182,7 @@ class ClusterHandlers:
 
     def _known(
         self, request: Request, message: wire.MetadataRequest
-    ) -> _MetadataAnswer | Coroutine[Any, Any, wire.MetadataResponse]:
+    ) -> _MetadataAnswer | Coroutine[Any, Any, _Metadata]:
         if message.topics is None or (request.version == 0 and not message.topics):
             return self._metadata(request, message, _Asked(None))
         asked = self._asked(request, message.topics)
@@ -209,7 +220,7 @@ class ClusterHandlers:
 
     async def _create_and_describe(
         self, request: Request, message: wire.MetadataRequest, asked: _Asked, missing: list[str]
-    ) -> wire.MetadataResponse:
+    ) -> _Metadata:
         config = self._services.config
         brokers = broker_count(self._services.metadata(None)) if INTERNAL_TOPICS.intersection(missing) else 0
         replicas = auto_replicas(
@@ -249,14 +260,34 @@ class ClusterHandlers:
 
     def _metadata(self, request: Request, message: wire.MetadataRequest, asked: _Asked) -> _MetadataAnswer:
         known = self._services.metadata(asked.names)
-        steps = self._described(request, message, known, asked)
         if sum(len(topic.partitions) for topic in known.topics) > _PARTITIONS_AT_ONCE:
-            return steps
+            return self._large(request, message, known, asked)
+        steps = self._described(request, message, known, asked)
         while True:
             try:
                 next(steps)
             except StopIteration as stop:
                 return cast("wire.MetadataResponse", stop.value)
+
+    def _large(
+        self, request: Request, message: wire.MetadataRequest, known: MetadataResponse, asked: _Asked
+    ) -> Steps[_Metadata]:
+        """The response, or what it was to another client, if nothing has changed since."""
+        yield  # its turn may come much later: others have had theirs
+        is_for_all = asked.is_as_for_others and not (
+            message.include_topic_authorized_operations or message.include_cluster_authorized_operations
+        )
+        if not is_for_all or (asked.names is None and self._access.authorizer is not None):
+            return (yield from self._described(request, message, known, asked))
+        version, listener = request.version, request.listener_name
+        body = self._kept.find(version, listener, known)
+        if body is None:
+            answer = yield from self._described(request, message, known, asked)
+            chunks: list[Buffer] = []
+            chunks.append((yield from encoding("MetadataResponse", answer, version, bytearray(), chunks)))
+            body = b"".join(chunks)
+            self._kept.keep(version, listener, known, body)
+        return EncodedAnswer(body, has_throttle_time=version >= _THROTTLE_TIME_FROM)
 
     def _described(
         self,
@@ -264,8 +295,8 @@ class ClusterHandlers:
         message: wire.MetadataRequest,
         known: MetadataResponse,
         asked: _Asked,
-    ) -> _MetadataSteps:
-        """The response, a step per topic."""
+    ) -> Steps[wire.MetadataResponse]:
+        """The response, a step per topic, and per STEP partitions of a topic."""
         response = wire.MetadataResponse
         reachable = _reachable(request, known.brokers)
         not_here = (
@@ -279,7 +310,7 @@ class ClusterHandlers:
             yield  # also for what is left out: to look up a right takes longer than to describe a topic
             if asked.names is None and not is_visible(topic.topic):
                 continue
-            entry = _topic(topic, reachable, not_here)
+            entry = yield from _topic(topic, topic.partitions, reachable, not_here)
             if request.version >= 8 and message.include_topic_authorized_operations:
                 entry.topic_authorized_operations = self._access.authorized_operations(
                     request, ResourceType.TOPIC, topic.topic
@@ -364,7 +395,7 @@ class ClusterHandlers:
             partitions = [part for part in topic.partitions if part.partition >= first]
             if topics and not room:
                 return response(topics=[*topics, *refused], next_cursor=response.Cursor(topic.topic, 0))
-            page = topic_page(topic, partitions[:room], reachable)
+            page = yield from topic_page(topic, partitions[:room], reachable)
             page.topic_authorized_operations = self._access.authorized_operations(
                 request, ResourceType.TOPIC, topic.topic
             )
@@ -376,7 +407,7 @@ class ClusterHandlers:
         return response(topics=[*topics, *refused])
 
 
-async def _all_of(request: Request, answer: _MetadataAnswer) -> wire.MetadataResponse:
+async def _all_of(request: Request, answer: _MetadataAnswer) -> _Metadata:
     return await sliced(request, answer) if isinstance(answer, Generator) else answer
 
 
@@ -403,12 +434,15 @@ def _controller(controller_id: BrokerId, reachable: Collection[BrokerId]) -> Bro
 
 
 def _topic(
-    topic: TopicMetadata, alive: Collection[BrokerId], not_here: ErrorCode
-) -> wire.MetadataResponse.MetadataResponseTopic:
-    """`alive`: brokers that the client can reach. `not_here`: the error if the leader is not one of them."""
+    topic: TopicMetadata, described: Sequence[PartitionMetadata], alive: Collection[BrokerId], not_here: ErrorCode
+) -> Steps[wire.MetadataResponse.MetadataResponseTopic]:
+    """`described`: those of its partitions that are wanted. `alive`: brokers that the client can reach. `not_here`: the error if the leader
+    is not one of them."""
     response = wire.MetadataResponse
     partitions = []
-    for partition in topic.partitions:
+    for number, partition in enumerate(described, 1):
+        if not number % STEP:
+            yield
         has_leader = partition.leader != NO_LEADER and partition.leader in alive
         partitions.append(
             response.MetadataResponsePartition(
@@ -428,10 +462,10 @@ def _topic(
 
 def topic_page(
     topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: Collection[BrokerId]
-) -> wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
+) -> Steps[wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]:
     """Some partitions of a topic, for DescribeTopicPartitions."""
     response = wire.DescribeTopicPartitionsResponse
-    whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive, ErrorCode.LISTENER_NOT_FOUND)
+    whole = yield from _topic(topic, partitions, alive, ErrorCode.LISTENER_NOT_FOUND)
     eligible = {part.partition: part for part in partitions}
     return response.DescribeTopicPartitionsResponseTopic(
         whole.error_code if is_topic_name(topic.topic) else int(ErrorCode.INVALID_TOPIC_EXCEPTION),

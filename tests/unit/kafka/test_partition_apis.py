@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kafkalite.coordination.topic_configs import GROUPS
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -327,6 +329,6 @@ def test_a_described_partition_tells_who_is_eligible() -> None:
     replicas = (one, two, three, four)
     partition = PartitionMetadata(0, 0, three, LeaderEpoch(7), replicas, (three,), (one, two), (four,))
     topic = TopicMetadata("t", 0, TopicId("6tHHHpZDRVKlYZMrGIiuuQ"), (partition,))
-    told = topic_page(topic, topic.partitions, {three, four}).partitions[0]
+    told = asyncio.run(result_of(topic_page(topic, topic.partitions, {three, four}))).partitions[0]
     assert (told.leader_id, told.leader_epoch, told.isr_nodes, told.offline_replicas) == (3, 7, (three,), [1, 2])
     assert (told.eligible_leader_replicas, told.last_known_elr) == ((one, two), (four,))
