@@ -19,8 +19,8 @@ from kafkalite.kafka.apis import refusal
 from kafkalite.kafka.pieces import (
     CUTS,
     MAX_NEW_PARTITIONS,
-    MOST_UNCUT,
     Joined,
+    most_uncut,
     pieces_of,
     released,
     repeated,
@@ -110,7 +110,8 @@ def _count(request: Request, slices: Slices) -> None:
 async def _serve_whole(listener: RequestHost, request: Request, body: bytes, slices: Slices) -> bool:
     """Its elements depend on each other: only decoding is done in slices. Whether it was handed to its handler. Raises WireError."""
     assert request.api is not None
-    message = await slices.run(decoding(request.api.name + "Request", request.version, memoryview(body), MOST_UNCUT))
+    name = request.api.name
+    message = await slices.run(decoding(name + "Request", request.version, memoryview(body), most_uncut(name)))
     _count(request, slices)
     if request.throttle is not None:
         request.throttle.settle(None)  # what follows is counted by `handle`

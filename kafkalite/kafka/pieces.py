@@ -16,8 +16,12 @@ from kafkalite.lazy_dataclass import dataclass
 PIECE_ELEMENTS = 100
 #: Partitions that one CreateTopics or CreatePartitions may make (KRaft's MAX_PARTITIONS_PER_BATCH).
 MAX_NEW_PARTITIONS = 10_000
-#: Elements of a request that is not cut.
+#: Elements of a request that is not cut, and of one whose handler works in steps or takes little time for an element: a consumer says in
+#: heartbeats and commits what it has, which may be all partitions of a group.
 MOST_UNCUT = 10_000
+MOST_IN_STEPS = 100_000
+#: The latter.
+IN_STEPS = frozenset({"Produce", "OffsetCommit", "TxnOffsetCommit", "ConsumerGroupHeartbeat"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,11 @@ CUTS = {
     "CreateAcls": Cut(_one("creations", "results"), key=""),
     "DeleteAcls": Cut(_one("filters", "filter_results"), key=""),
 }
+
+
+def most_uncut(api: str) -> int:
+    """How many elements a request may have that is not cut."""
+    return MOST_IN_STEPS if api in IN_STEPS else MOST_UNCUT
 
 
 def pieces_of(api: str, message: Any) -> Generator[Any, None, None]:

@@ -94,13 +94,47 @@ async def test_too_many_new_partitions_are_refused_before_any_is_made(broker: Br
     assert not broker.services.partitions.logs
 
 
-async def test_an_api_that_cannot_be_cut_takes_only_what_one_turn_bears(broker: Broker) -> None:
+def _added(count: int) -> Any:
+    request = wire.AddPartitionsToTxnRequest
+    return request(
+        v3_and_below_transactional_id="t",
+        v3_and_below_topics=[request.AddPartitionsToTxnTopic("t", list(range(count - 1)))],
+    )
+
+
+@pytest.mark.parametrize(
+    ("large", "version"), [(lambda count: _added(count), 3), (lambda count: _commit(count - 1, 1), 8)]
+)
+async def test_an_api_that_cannot_be_cut_takes_only_so_much(broker: Broker, large: Any, version: int) -> None:
+    """What is handled in one turn of the loop less than what is handled in steps."""
+    limit = pieces.most_uncut(type(large(1)).__name__.removesuffix("Request"))
+    client, other = await broker.client(), await broker.client()
+    client.send(large(limit), version)
+    await client.receive()
+    other.send(large(limit + 1), version)
+    assert await other.is_closed()
+
+
+async def test_a_member_may_hold_more_partitions_than_one_turn_bears(broker: Broker) -> None:
+    """librdkafka lists all that it has in its first heartbeat after a rebalance, and commits all of it."""
+    await broker.create("t")
     client = await broker.client()
-    request = wire.OffsetCommitRequest
-    partition = request.OffsetCommitRequestPartition
-    parts = [partition(number, 1) for number in range(pieces.MOST_UNCUT)]
-    client.send(request("g", topics=[request.OffsetCommitRequestTopic("t", partitions=parts)]), 8)
-    assert await client.is_closed()
+    request = wire.ConsumerGroupHeartbeatRequest
+    count = 3 * pieces.MOST_UNCUT
+    ids = [number.to_bytes(16) for number in range(1, count // 100 + 1)]
+    held = [request.TopicPartitions(topic_id, list(range(100))) for topic_id in ids]
+    await _until_coordinated(client)
+    client.send(request("other", "a member", 7, topic_partitions=held), 1)
+    client.send(_commit(count, 1), 8)
+    answers = [(await client.receive())[1] for _ in range(2)]
+    assert answers[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert len(answers[1].topics[0].partitions) == count
+    names = [f"t{number}" for number in range(pieces.MOST_UNCUT + 1)]
+    refused = await client.ask(request("other", "a member", 0, rebalance_timeout_ms=1, subscribed_topic_names=names), 1)
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "more than 10000 names of topics: use a pattern",
+    )
 
 
 async def test_one_that_cannot_be_cut_is_answered_in_its_turn(broker: Broker) -> None:

@@ -14,8 +14,9 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
 from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
+from kafkalite.kafka.pieces import MOST_UNCUT
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.kafka.stepped import Steps
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire, to_wire
@@ -42,7 +43,7 @@ class ConsumerGroupHandlers:
 
     def heartbeat(
         self, request: Request, message: wire.ConsumerGroupHeartbeatRequest
-    ) -> wire.ConsumerGroupHeartbeatResponse | None:
+    ) -> Steps[wire.ConsumerGroupHeartbeatResponse | None]:
         def done(error: ApiError | None, answer: HeartbeatAnswer | None) -> None:
             if not request.connection.is_closed:
                 request.respond(_refused(error) if error is not None else _answered(answer))
@@ -54,10 +55,13 @@ class ConsumerGroupHandlers:
                 raise api_error(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
             if request.denied.topics:
                 raise api_error(REFUSALS[ResourceType.TOPIC])
-            said = _heartbeat(request, message)
+            if message.subscribed_topic_names is not None and len(message.subscribed_topic_names) > MOST_UNCUT:
+                raise api_error(ErrorCode.INVALID_REQUEST, f"more than {MOST_UNCUT} names of topics: use a pattern")
+            owned = yield from _owned(message)
+            said = _heartbeat(request, message, message.member_id, owned)
             heartbeats.check(said, needs_member_id=request.version >= _OWN_IDS_FROM)
             if not said.member_id:
-                said = _heartbeat(request, message, self._groups.new_member_id(request.client_id))
+                said = _heartbeat(request, message, self._groups.new_member_id(request.client_id), owned)
             is_visible = self._access.visible(request, DESCRIBE_TOPIC)
             self._groups.consumer_heartbeat(message.group_id, said, is_visible, done)
         except ApiError as error:
@@ -128,12 +132,26 @@ class ConsumerGroupHandlers:
         )
 
 
-def _heartbeat(request: Request, message: wire.ConsumerGroupHeartbeatRequest, member_id: str = "") -> ConsumerHeartbeat:
-    owned: Mapping[TopicId, frozenset[int]] | None = None
-    if message.topic_partitions is not None:
-        owned = {from_wire(topic.topic_id): frozenset(topic.partitions) for topic in message.topic_partitions}
+def _owned(message: wire.ConsumerGroupHeartbeatRequest) -> Steps[Mapping[TopicId, frozenset[int]] | None]:
+    """The partitions that the member says it has; None: it says nothing of them."""
+    if message.topic_partitions is None:
+        return None
+    owned = {}
+    for number, topic in enumerate(message.topic_partitions, 1):
+        if not number % STEP:
+            yield
+        owned[from_wire(topic.topic_id)] = frozenset(topic.partitions)
+    return owned
+
+
+def _heartbeat(
+    request: Request,
+    message: wire.ConsumerGroupHeartbeatRequest,
+    member_id: str,
+    owned: Mapping[TopicId, frozenset[int]] | None,
+) -> ConsumerHeartbeat:
     return ConsumerHeartbeat(
-        member_id or message.member_id,
+        member_id,
         message.member_epoch,
         message.instance_id,
         message.rack_id,
