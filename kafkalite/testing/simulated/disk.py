@@ -331,16 +331,10 @@ class SimDisk(PathFaults):
 
     def operation(self, kind: str, path: str) -> None:
         """One operation of the seam begins; in a thread, others may come first. Raises OSError."""
-        threads = self.threads
-        if threads.current is not None:
-            threads.before_operation()
+        self.threads.before_operation()
         self.check(path, kind)
-        if self.on_operation is None:
-            return
-        if threads.current is None:
-            self.on_operation(kind, path)
-        else:
-            with threads.outside():
+        if self.on_operation is not None:
+            with self.threads.outside():
                 self.on_operation(kind, path)
 
     def check_thread(self, path: str) -> None:
@@ -452,7 +446,10 @@ class SimFile:
         self._closed = True
 
     def _operation(self, kind: str) -> None:
-        if not self._closed:
-            self._disk.operation(kind, self.path)
-        if self._closed:  # also now: a thread may have waited, and another may have closed it
+        self._assert_open()
+        self._disk.operation(kind, self.path)
+        self._assert_open()  # a thread may have waited, and another may have closed it
+
+    def _assert_open(self) -> None:
+        if self._closed:
             raise OSError(errno.EBADF, "file is closed", self.path)

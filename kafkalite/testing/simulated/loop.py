@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import heapq
 import zlib
-from asyncio import Future, events
+from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn, TypeVar
 
 from kafkalite.testing.simulated.process import ProcessState, SimHandle, SimProcess, SimTask, SimTimerHandle, running
@@ -57,8 +57,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     """
 
     def __init__(self, *, max_callbacks: int = 30_000_000, record: bool = False) -> None:
-        #: Virtual time since the loop was made. Only the loop changes it.
-        self.now_ns = 0
+        self._now_ns = 0
         self._ready: deque[SimHandle | SimTimerHandle] = deque()
         self._timers: list[tuple[int, int, SimTimerHandle]] = []
         self._timers_cancelled = 0
@@ -85,7 +84,12 @@ class SimLoop(asyncio.AbstractEventLoop):
     # --- time and the trace ----------------------------------------------------------------------
 
     def time(self) -> float:
-        return self.now_ns / 1e9
+        return self._now_ns / 1e9
+
+    @property
+    def now_ns(self) -> int:
+        """Virtual time since the loop was made."""
+        return self._now_ns
 
     @property
     def trace_hash(self) -> str:
@@ -94,9 +98,9 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def trace(self, text: str) -> None:
         """Add something that happened to the trace."""
-        self._trace = hash((self._trace, self.now_ns, zlib.crc32(text.encode())))
+        self._trace = hash((self._trace, self._now_ns, zlib.crc32(text.encode())))
         if self.record is not None:
-            self.record.append(f"{self.now_ns} {text}")
+            self.record.append(f"{self._now_ns} {text}")
 
     # --- processes -------------------------------------------------------------------------------
 
@@ -142,7 +146,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         if context is None:
             context = contextvars.copy_context()
         handle = SimHandle((callback, args, context, context.get(running)))
-        self._ready.append(handle)
+        if not self._disposing:
+            self._ready.append(handle)
         return handle  # type: ignore[return-value]
 
     def call_soon_threadsafe(  # type: ignore[override]
@@ -151,28 +156,24 @@ class SimLoop(asyncio.AbstractEventLoop):
         if context is None:
             context = contextvars.copy_context()
         handle = SimHandle((callback, args, context, context.get(running)))
-        self._ready.append(handle)
+        if not self._disposing:
+            self._ready.append(handle)
         return handle  # type: ignore[return-value]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        return self._set(self.now_ns + round(delay * 1e9), callback, args, context)
+        return self.call_at_ns(self._now_ns + round(delay * 1e9), callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        return self._set(round(when * 1e9), callback, args, context)
+        return self.call_at_ns(round(when * 1e9), callback, *args, context=context)
 
     def call_at_ns(
         self, when_ns: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """`call_at` without floats: exact."""
-        return self._set(when_ns, callback, args, context)
-
-    def _set(
-        self, when_ns: int, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
-    ) -> asyncio.TimerHandle:
         if self.in_thread:
             raise RuntimeError("a thread set a timer")
         if context is None:
@@ -180,19 +181,19 @@ class SimLoop(asyncio.AbstractEventLoop):
         handle = SimTimerHandle((callback, args, context, context.get(running), when_ns, self))
         if not self._disposing:
             self._sequence += 1
-            heappush(self._timers, (when_ns, self._sequence, handle))
+            heapq.heappush(self._timers, (when_ns, self._sequence, handle))
         return handle  # type: ignore[return-value]
 
     def timer_cancelled(self) -> None:
         """For a handle: it stays in the heap until most of the heap are cancelled ones, as most deadlines are."""
         self._timers_cancelled += 1
         if self._timers_cancelled > 1_000 and self._timers_cancelled * 2 > len(self._timers):
-            self._timers[:] = [entry for entry in self._timers if entry[2][0] is not None]
-            heapify(self._timers)
+            self._timers = [entry for entry in self._timers if entry[2][0] is not None]
+            heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
     def create_future(self) -> asyncio.Future[Any]:
-        return Future(loop=self)
+        return asyncio.Future(loop=self)
 
     def create_task(
         self,
@@ -225,62 +226,53 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # --- running ---------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        """Until somebody stops it: a turn runs what is ready now, or jumps to the next timer and runs that."""
+    def _turn(self) -> None:
+        """Run what is ready now, or jump to the next timer and run that."""
         ready, timers = self._ready, self._timers
-        is_running, limit = ProcessState.RUNNING, self._max_callbacks
-        turns = 0
-        while not self._stopping:
-            if not ready:
-                while timers and timers[0][2][0] is None:
-                    heappop(timers)
-                    self._timers_cancelled -= 1
-                if not timers:
-                    self._raise_deadlock()
-                if timers[0][0] > self.now_ns:
-                    self.now_ns = timers[0][0]
-            now_ns = self.now_ns
-            while timers and timers[0][0] <= now_ns:
-                timer = heappop(timers)[2]
-                timer[5] = None
-                if timer[0] is None:
-                    self._timers_cancelled -= 1
-                else:
-                    ready.append(timer)
-            left = count = len(ready)
-            while left:
-                left -= 1
-                handle = ready.popleft()
-                callback, process = handle[0], handle[3]
-                if callback is None:
+        if not ready:
+            while timers and timers[0][2][0] is None:
+                heapq.heappop(timers)
+                self._timers_cancelled -= 1
+            if not timers:
+                self._raise_deadlock()
+            self._now_ns = max(self._now_ns, timers[0][0])
+        now_ns = self._now_ns
+        while timers and timers[0][0] <= now_ns:
+            timer = heapq.heappop(timers)[2]
+            timer[5] = None
+            if timer[0] is None:
+                self._timers_cancelled -= 1
+            else:
+                ready.append(timer)
+        count = len(ready)
+        is_running = ProcessState.RUNNING
+        for _ in range(count):
+            handle = ready.popleft()
+            callback, process = handle[0], handle[3]
+            if callback is None:
+                continue
+            number = 0
+            if process is not None:
+                if process.state is not is_running:
+                    if process.state is ProcessState.STOPPED:
+                        process.held.append(handle)
                     continue
-                number = 0
-                if process is not None:
-                    if process.state is not is_running:
-                        if process.state is ProcessState.STOPPED:
-                            process.held.append(handle)
-                        continue
-                    number = process.number
-                owner = getattr(callback, "__self__", None)
-                label = owner.number if type(owner) is SimTask else 0
-                self._trace = hash((self._trace, now_ns, number, label))
-                if self.record is not None:
-                    what = owner.get_name() if isinstance(owner, SimTask) else getattr(callback, "__qualname__", "")
-                    self.record.append(f"{now_ns} {process} {label} {what}")
-                try:
-                    handle[2].run(callback, *handle[1])
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
-                    what = getattr(callback, "__qualname__", repr(callback))
-                    self.call_exception_handler({"message": f"Exception in callback {what}", "exception": error})
-            self.now_ns = now_ns + TURN_NS
-            self.callbacks_run += count
-            if self.callbacks_run > limit:
-                raise Spinning(f"{self.callbacks_run} callbacks by {self.time():.3f} s of virtual time")
-            turns += 1
-            if turns % _TURNS_PER_COLLECTION == 0:
-                gc.collect()
+                number = process.number
+            owner = getattr(callback, "__self__", None)
+            label = owner.number if type(owner) is SimTask else 0
+            self._trace = hash((self._trace, now_ns, number, label))
+            if self.record is not None:
+                what = owner.get_name() if isinstance(owner, SimTask) else getattr(callback, "__qualname__", "")
+                self.record.append(f"{now_ns} {process} {label} {what}")
+            try:
+                handle[2].run(callback, *handle[1])
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+                what = getattr(callback, "__qualname__", repr(callback))
+                self.call_exception_handler({"message": f"Exception in callback {what}", "exception": error})
+        self.callbacks_run += count
+        self._now_ns = now_ns + TURN_NS
 
     def _raise_deadlock(self) -> NoReturn:
         waiting = [f"{task.get_name()} in {task.process}" for task in self._tasks if not task.done()]
@@ -296,8 +288,15 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._running = True
         self._stopping = False
         events._set_running_loop(self)
+        turns = 0
         try:
-            self._run()
+            while not self._stopping:
+                self._turn()
+                turns += 1
+                if turns % _TURNS_PER_COLLECTION == 0:
+                    gc.collect()
+                if self.callbacks_run > self._max_callbacks:
+                    raise Spinning(f"{self.callbacks_run} callbacks by {self.time():.3f} s of virtual time")
         finally:
             events._set_running_loop(None)
             self._running = False
@@ -342,7 +341,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         for process in self._processes:
             process.state = ProcessState.DEAD
             process.held.clear()
-        self._ready = deque(maxlen=0)  # nothing becomes ready any more
+        self._ready.clear()
         self._timers.clear()
         for callback in self._at_close:
             callback()
@@ -365,8 +364,8 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # --- the rest of what asyncio's own code asks of a loop --------------------------------------
 
-    #: False. Every future and task asks, which makes a function of Python's own worth while.
-    get_debug = staticmethod(bool)
+    def get_debug(self) -> bool:
+        return False
 
     def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - asyncio calls it
         """asyncio's debug mode measures real time."""

@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Mapping
 
-from kafkalite.testing.simulated.process import ProcessState, running
+from kafkalite.testing.simulated.process import current_process
 
 #: What no kernel answers to an operation, by its kind: a fault with such an error spares it.
 _NEVER: Mapping[str, frozenset[int]] = {
@@ -71,11 +71,9 @@ class PathFaults:
 
     def check(self, path: str, kind: str) -> None:
         """Raise what the disk would answer to an operation of this kind. A dead process has no system calls."""
-        process = running.get()
-        if process is not None and process.state is ProcessState.DEAD:
+        process = current_process()
+        if process is not None and not process.alive:
             raise OSError(errno.EIO, "the process is dead", path)
-        if not self._failing:
-            return
         for prefix, error in self._failing.items():
             if (path == prefix or path.startswith(prefix + "/")) and error not in _NEVER.get(kind, ()):
                 raise OSError(error, os.strerror(error), path)

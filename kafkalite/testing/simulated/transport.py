@@ -53,8 +53,7 @@ class Pipe:
     def _enqueue(self, segment: bytes | str, size: int) -> None:
         network = self._network
         arrival_ns = network.loop.now_ns + network.delay_ns(self.hosts, size)
-        if arrival_ns > self._last_arrival_ns:
-            self._last_arrival_ns = arrival_ns
+        self._last_arrival_ns = max(self._last_arrival_ns, arrival_ns)
         self._segments.append((self._last_arrival_ns, segment))
         if self._timer is None:
             network.pipes[self] = None
@@ -385,14 +384,8 @@ class SimTransport(asyncio.Transport):
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._closing or not data:
             return
-        data = bytes(data)
-        size = len(data)
-        if not self._buffer and not self._writing_paused and self._unacknowledged + size <= WINDOW_BYTES:
-            self._unacknowledged += size  # as `_pump` does, without the detour through the buffer
-            self.outgoing.send(data)
-            return
-        self._buffer.append(data)
-        self._buffered += size
+        self._buffer.append(bytes(data))
+        self._buffered += len(self._buffer[-1])
         self._pump()
         if self._buffered > self._high and not self._writing_paused:
             self._writing_paused = True
