@@ -13,6 +13,8 @@ _DEFAULT_PORT = 2181
 CLUSTER_ID = "/cluster/id"
 #: What decoys for users that do not exist are made from; the nodes' secret.
 DECOY_KEY = "/cluster/decoy_key"
+#: Written by nodes for the time that ZooKeeper gives to the write.
+CLOCK = "/cluster/clock"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"

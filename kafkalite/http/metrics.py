@@ -129,6 +129,7 @@ METRICS = (
     Spec("kafkalite_session_lease_seconds", GAUGE, "Time for which the ZooKeeper session is guaranteed to exist; negative: time since the lease ended"),
     Spec("kafkalite_zookeeper_silent_seconds", GAUGE, "Time since the last response of ZooKeeper"),
     Spec("kafkalite_zookeeper_away", GAUGE, "1 while ZooKeeper does not answer: `admin health` says zookeeper.away"),
+    Spec("kafkalite_clock_ahead_seconds", GAUGE, "By how much the node's clock is ahead of ZooKeeper's (negative: behind): `admin health` says clock.off beyond 60 s"),
     Spec(_AUTHORIZER + "allowed", COUNTER, "Requests allowed by ACLs"),
     Spec(_AUTHORIZER + "denied", COUNTER, "Requests refused by ACLs", ("operation", "resource")),
     Spec("kafka_server_produce_throttled", COUNTER, "Produce responses with a throttle time"),
@@ -403,6 +404,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield single("kafkalite_session_lease_seconds", session.lease_left())
         yield single("kafkalite_zookeeper_silent_seconds", max(session.silent_s(), 0.0))
         yield single("kafkalite_zookeeper_away", float(session.away_s() is not None))
+        yield single("kafkalite_clock_ahead_seconds", self._node.clock_check.ahead_s)
         yield labelled("kafkalite_build_info", [((__version__,), 1.0)])
 
 

@@ -11,6 +11,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.env.loop_times import SHOWN_FROM_S, LoopTimes
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.log.log_manager import LogManager
+from kafkalite.node.clock_check import ClockCheck
 from kafkalite.node.descriptor_watch import DescriptorWatch
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
@@ -43,6 +44,7 @@ class NodeHealth:
         *,
         zookeeper: ZooKeeperHealth,
         znode_acls: ZnodeAclCheck | None,
+        clock: ClockCheck,
         replicas: ReplicaManager,
         controller: Controller,
         logs: LogManager,
@@ -56,6 +58,7 @@ class NodeHealth:
         self._exposures = posture(config).exposures
         self._zookeeper = zookeeper
         self._znode_acls = znode_acls
+        self._clock = clock
         self._replicas = replicas
         self._controller = controller
         self._logs = logs
@@ -75,6 +78,7 @@ class NodeHealth:
         return (
             *self._zookeeper.problems(),
             *(self._znode_acls.problems() if self._znode_acls is not None else ()),
+            *self._clock.problems(),
             *(HealthProblem("listener.open", self._started_ms, each.detail, each.name) for each in self._exposures),
             *self._replicas.describing.problems(),
             *self._controller.problems(),

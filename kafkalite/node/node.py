@@ -49,6 +49,7 @@ from kafkalite.node.administration import Administration
 from kafkalite.node.binding import bind
 from kafkalite.node.catching_up import CatchingUp
 from kafkalite.node.changed_settings import ChangedSettings
+from kafkalite.node.clock_check import ClockCheck
 from kafkalite.node.controller_rpc import ControllerRpc
 from kafkalite.node.descriptor_watch import DescriptorWatch
 from kafkalite.node.earlier_sessions import EarlierSessions
@@ -172,6 +173,7 @@ class Node:
         self.loop_times = LoopTimes(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.zookeeper = ZooKeeperHealth(self.session, env.clock)
+        self.clock_check = ClockCheck(self.session, env.clock)
         self._descriptors = DescriptorWatch(env.descriptors, env.clock)
         self._znode_acls = ZnodeAclCheck(self.session, env.clock) if config.zookeeper_set_acl else None
         nodes = self.security.principals if self.security is not None else ()
@@ -254,6 +256,7 @@ class Node:
             self.started_ms,
             zookeeper=self.zookeeper,
             znode_acls=self._znode_acls,
+            clock=self.clock_check,
             replicas=self.replicas,
             controller=self.controller,
             logs=self.logs,
@@ -382,6 +385,7 @@ class Node:
         self.supervisor.spawn("descriptors", self._descriptors.run())
         self.supervisor.spawn("session.keeper", self.session.run())
         self.supervisor.spawn("session.watch", self.session.watch())
+        self.supervisor.spawn("clock.check", self.clock_check.run())
         in_session = self._membership.in_session
         new_id = partial(registration.new_uuid, self.env.random)
         self.local.cluster_id = await in_session(lambda session: registration.join_cluster(session, new_id))

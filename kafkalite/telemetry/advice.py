@@ -32,6 +32,12 @@ ADVICE = {
         "when every node has zookeeper.auth: `admin zookeeper secure --config FILE`, then set other passwords for the users that it lists. If it names "
         "znodes that it may not change, and no node of this cluster has made them, delete them. If it says that znodes are open again, a node lacks zookeeper.set.acl",
     ),
+    "clock.off": Advice(
+        "what goes by the clock goes wrong on this node: a leader refuses records whose own time is right (message.timestamp.after.max.ms, "
+        "message.timestamp.before.max.ms), and deletes by age, ends tokens and takes certificates for invalid too early or too late",
+        "set the clock, and keep it right (chrony, systemd-timesyncd); no restart is needed. If every node says so, "
+        "it is ZooKeeper's leader whose clock is wrong",
+    ),
     "listener.open": Advice(
         "nothing: the node serves every client that reaches it",
         "secure the listener (docs/security.md), or name it in security.open.acknowledged if only the right clients can reach it",

@@ -9,6 +9,7 @@ MEANS = {
     "zookeeper.away": "The named brokers have had no answer from ZooKeeper for a third of the session timeout.",
     "zookeeper.foreign": "ZooKeeper answers, but has no data of this cluster, or those of another one.",
     "zookeeper.open": "`zookeeper.set.acl` or `zookeeper.auth` is set, but the named znodes can be changed by any client of ZooKeeper, or belong to somebody else's identity.",
+    "clock.off": "A node's clock and that of ZooKeeper differ by more than 60 seconds. Each node compares them once a minute.",
     "listener.open": "Clients on other machines can use a listener without authentication, and nobody has said that this is on purpose.",
     "tls.not_reloaded": "The files of a listener's certificates were replaced by some that cannot be used.",
     "users.not_reloaded": "A file of users, tokens or keys, or the address of the keys for OAUTHBEARER, cannot be read any more.",
