@@ -9,6 +9,7 @@ from functools import cache
 from itertools import count
 from typing import Any
 
+from kafkalite.coordinators.append_sizes import RECORD_BYTES, fitting
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.members import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
@@ -38,6 +39,7 @@ _SWEEP_S = 60.0
 _SWEEPS_PER_EXPIRY = 10
 #: The sweep at which a partition is swept.
 _SWEPT = 2
+#: Offsets that one append deletes at most; fewer if they do not fit into a batch.
 _DELETE_CHUNK = 1_000
 #: Committed offsets that a sweep looks at in one step.
 _STEP = 100
@@ -163,13 +165,16 @@ class GroupRemoval:
         that comes then says is written as for a new one. The log would lack what is not said again, the topology of a streams group.
         """
         group_id, offsets, keys = entry.group.group_id, entry.offsets, doomed.partitions
-        entries = entry.partition.entries
-        for start in range(0, len(keys) or 1, _DELETE_CHUNK):
+        entries, group_bytes = entry.partition.entries, len(group_id.encode())
+        start, is_last = 0, False
+        while not is_last:
             if entries.get(group_id) is not entry:
                 return  # somebody else has deleted it meanwhile: the next group of this name has offsets of its own
-            chunk = [key for key in keys[start : start + _DELETE_CHUNK] if offsets.is_as_in(doomed, key)]
+            following = keys[start : start + _DELETE_CHUNK]
+            end = start + fitting(group_bytes + len(key.topic) + RECORD_BYTES for key in following)
+            chunk = [key for key in keys[start:end] if offsets.is_as_in(doomed, key)]
+            start, is_last = end, end == len(keys)
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
-            is_last = start + _DELETE_CHUNK >= len(keys)
             with_group = and_group and is_last and entry.is_empty
             if with_group:
                 tombstones += _group_tombstones(entry)

@@ -11,9 +11,11 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
+from kafkalite.coordinators.append_sizes import RECORD_BYTES, fitting
 from kafkalite.coordinators.committed import CommittedAppends, WrittenPartition
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
@@ -37,7 +39,7 @@ _log = get_logger(__name__)
 
 #: The time in seconds that the replicas of a partition get to delete records, before the next partition's turn.
 _PRUNED_WITHIN_S = 10.0
-#: Snapshots in one append.
+#: Snapshots that are written in one step.
 _CHUNK = 50
 #: Records that a partition's log may have for each of its keys, and besides, before idle keys are written again.
 _RECORDS_PER_KEY, _RECORDS_BESIDES = 2, 1_000
@@ -290,16 +292,17 @@ class ShareCoordinator:
             yield
 
     def _rewrite(self, partition: SharePartitionStates, keys: Sequence[ShareKey], now_ms: int) -> None:
-        states = {key: rules.snapshot(partition.entries[key].state, now_ms) for key in keys}
-        if not states:
-            return
+        states = [(key, rules.snapshot(partition.entries[key].state, now_ms)) for key in keys]
+        records = [encode_snapshot(key, state) for key, state in states]
 
-        def apply(base: Offset) -> None:
-            for offset, (key, state) in enumerate(states.items(), base):
+        def apply(written: Sequence[tuple[ShareKey, StoredState]], base: Offset) -> None:
+            for offset, (key, state) in enumerate(written, base):
                 partition.entries[key] = ShareEntry(state, Offset(offset), written_to=Offset(offset + 1))
 
-        records = [encode_snapshot(key, state) for key, state in states.items()]
-        self._appends.append(partition, records, apply)
+        while records:
+            count = fitting(len(name) + len(value or b"") + RECORD_BYTES for name, value in records)
+            self._appends.append(partition, records[:count], partial(apply, states[:count]))
+            del states[:count], records[:count]
 
     async def _prune(self, partition: SharePartitionStates) -> None:
         target = TopicPartition(SHARE_TOPIC, partition.index)

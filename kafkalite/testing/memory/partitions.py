@@ -205,6 +205,9 @@ class MemoryPartitions:
                 raise api_error(self.fail_appends)
             if log is None:
                 raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            most = self.configs.get(key.topic, TopicConfig()).max_message_bytes
+            if any(header.size > most and not header.is_control for _, header in split_batches(records)):
+                raise api_error(ErrorCode.MESSAGE_TOO_LARGE)
             guard = None if guards is None else guards.get(key, 0)
             base = log.append(records, from_client=from_client, guard=guard)
         except ApiError as error:

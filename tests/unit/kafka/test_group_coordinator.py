@@ -353,6 +353,23 @@ async def test_a_group_whose_last_offset_was_deleted_is_there_until_it_is_delete
     assert not (await client.ask(wire.ListGroupsRequest(), 5)).groups
 
 
+async def test_a_group_with_a_long_name_is_deleted_in_several_appends(broker: Broker) -> None:
+    """A tombstone names the group: a thousand of them were more than a batch may have, and were refused for ever."""
+    await broker.create("t", partitions=60)
+    client, name = await broker.client(), "g" * 30_000
+    await coordinator(client, name)
+    request = wire.OffsetCommitRequest
+    for first in range(0, 60, 20):
+        parts = [request.OffsetCommitRequestPartition(number, 5) for number in range(first, first + 20)]
+        answer = await client.ask(request(name, topics=[request.OffsetCommitRequestTopic("t", partitions=parts)]), 8)
+        assert {each.error_code for each in answer.topics[0].partitions} == {0}
+    [deleted] = (await client.ask(wire.DeleteGroupsRequest([name]), 2)).results
+    assert deleted.error_code == 0
+    await move(broker, "__consumer_offsets")
+    await coordinator(client, name)
+    assert not (await fetched(client, name)).topics
+
+
 async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in no record yet: a user that may read one group could fill the memory, 16 MB with each member."""
     monkeypatch.setattr(member_memory, "MAX_BYTES", 25_000)

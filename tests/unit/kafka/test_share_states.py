@@ -195,6 +195,30 @@ async def test_records_before_the_oldest_snapshot_are_deleted(make_broker: Any) 
     assert log.log_start_offset == log.log_end_offset
 
 
+async def test_idle_states_that_are_large_are_written_in_several_appends(make_broker: Any) -> None:
+    """Fifty together were more than a batch may have: nothing of their partition's log could be deleted any more."""
+    broker = await make_broker(
+        share_coordinator_state_topic_num_partitions=1,
+        share_coordinator_snapshot_update_records_per_snapshot=10,
+        share_coordinator_cold_partition_snapshot_interval_ms=1,
+    )
+    shares, persister = broker.side.shares, broker.side.share_persister
+    gaps = [batch(offset, offset) for offset in range(10, 4_000, 2)]
+    idle = [_KEY._replace(partition=number) for number in range(10, 60)]
+    for key in idle:
+        await persister.initialize(key, 1, Offset(5))
+        await persister.write(key, 1, 1, Offset(5), gaps)
+    await persister.initialize(_KEY, 1, _NONE)
+    for offset in range(1_200):
+        await shares.write(_KEY, 1, 1, Offset(offset), [])
+    log = broker.services.partitions.logs[TopicPartition(SHARE_TOPIC, 0)]
+    await shares.prune()
+    assert log.log_start_offset > 1_100
+    reload(broker)
+    for key in idle:
+        assert len((await persister.read(key, 1)).batches) == len(gaps)
+
+
 async def test_nothing_is_deleted_for_a_snapshot_that_is_not_replicated(make_broker: Any) -> None:
     """An idle key is written again, and this leader dies before anybody has copied that."""
     broker = await make_broker(

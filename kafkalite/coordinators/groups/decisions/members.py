@@ -12,14 +12,12 @@ from dataclasses import field
 from enum import IntEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from kafkalite.coordinators.append_sizes import RECORD_BYTES, fitting
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import ProducerId, TopicId
 
 #: Member epochs that a client sends: to join, to leave, to leave for a while (a static member).
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = 0, -1, -2
-
-#: What the records of one append that removes members may take, and what each takes beside the names of the group and the member.
-_REMOVED_BYTES, _RECORD_BYTES = 256 * 1024, 30
 
 #: Topic -> its partitions.
 Assignment = Mapping[TopicId, frozenset[int]]
@@ -223,15 +221,9 @@ def removal(member_id: str) -> list[MemberRecord]:
 
 
 def removed_together(group_id: str, member_ids: Iterable[str]) -> int:
-    """How many of these members one append may remove, one at least: the sessions of thousands end in one moment, and a batch has a limit
-    (max.message.bytes, 1 MiB), above which it would be refused for ever."""
-    size = count = 0
-    for member_id in member_ids:
-        size += 3 * (len(group_id.encode()) + len(member_id.encode()) + _RECORD_BYTES)
-        if count and size > _REMOVED_BYTES:
-            break
-        count += 1
-    return count
+    """How many of these members one append may remove, one at least: the sessions of thousands end in one moment."""
+    group_bytes = len(group_id.encode())
+    return fitting(3 * (group_bytes + len(member_id.encode()) + RECORD_BYTES) for member_id in member_ids)
 
 
 def members_gone(members: Iterable[str], targets: Iterable[str]) -> list[MemberRecord]:
