@@ -352,6 +352,9 @@ class InternalLog(Generic[State]):
     ) -> None:
         """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's.
 
+        With an error that comes after the call, COORDINATOR_NOT_AVAILABLE, the records are in the log at this offset, and may be
+        replicated yet.
+
         Args:
             state: on which the records were decided. If it is not loaded any more, nothing is appended (NOT_COORDINATOR):
                 another node may have decided something else meanwhile, even if this one leads again.
@@ -384,7 +387,7 @@ class InternalLog(Generic[State]):
 
         def finished(results: Sequence[ProducedPartition]) -> None:
             result = results[0]
-            done(_coordinator_error(ErrorCode(result.error)), result.base_offset)
+            done(_coordinator_error(ErrorCode(result.error)), base_offset if result.error else result.base_offset)
 
         target = TopicPartition(self.topic, partition)
         load = self._loads.get(partition)
@@ -392,6 +395,7 @@ class InternalLog(Generic[State]):
         if load is None or load.state is not state or not load.is_ready or led != load.epoch:
             done(ErrorCode.NOT_COORDINATOR, NO_OFFSET)
             return
+        base_offset = self._services.partitions.local_bounds(target)[1]
         self._services.partitions.append_internal(
             APPEND_TIMEOUT_MS,
             [(target, bytearray(builder.build()))],

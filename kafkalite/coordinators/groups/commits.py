@@ -25,6 +25,15 @@ CommitResults = dict[TopicPartition, ErrorCode]
 _STEP = 100
 
 
+def settled(log: InternalLog[GroupPartition], entry: GroupEntry) -> GroupOffsets:
+    """The group's offsets, with what was in doubt and is replicated by now."""
+    offsets = entry.offsets
+    if offsets.in_doubt:
+        with suppress(ApiError):  # another node coordinates the group
+            offsets.settle(log.bounds(entry.partition.index)[1])
+    return offsets
+
+
 class OffsetCommits:
     """See the module. Methods raise ApiError."""
 
@@ -84,24 +93,29 @@ class OffsetCommits:
             known = entry.offsets
             known.end_append(accepted)
             results.update(dict.fromkeys(accepted, error))
-            if error:
+            is_in_doubt = is_appended and error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if error and not is_in_doubt:
                 if is_made:
                     entry.forget_if_unused()
                 done(results)
                 return
             for record_offset, (topic_partition, offset) in enumerate(accepted.items(), base_offset):
                 placed = offset.at(record_offset)
-                if producer is None:
-                    known.commit(topic_partition, placed)
-                else:
+                if producer is not None:  # it counts with the marker, which will stand behind it in the log
                     known.commit_in_transaction(producer[0], topic_partition, placed)
+                elif is_in_doubt:
+                    known.doubt(topic_partition, record_offset, placed)
+                else:
+                    known.commit(topic_partition, placed)
             if producer is not None:
                 entry.partition.transactions.setdefault(producer[0], {})[group_id] = None
             done(results)
 
         # From here on the log may hold a commit for which a reader of stable offsets has to wait.
         entry.offsets.begin_append(accepted)
+        is_appended = False
         self._log.append_batch(entry.partition.index, entry.partition, builder, stored, guard=guard)
+        is_appended = True
 
     def _admit(self, committer: Committer, offsets: Collection[TopicPartition]) -> tuple[GroupEntry, bool]:
         """The group, if this member may commit these offsets, and whether it was made for that, because there is none."""
@@ -150,7 +164,7 @@ class OffsetCommits:
             check_fetch(entry.streams, member_id, epoch, lambda member: False)
         elif entry.consumer is not None:
             check_fetch(entry.consumer, member_id, epoch, is_classic)
-        return entry.offsets
+        return settled(self._log, entry)
 
     def committed(
         self, wanted: Collection[TopicPartition]
@@ -167,12 +181,13 @@ class OffsetCommits:
         for partition in loaded:
             for entry in partition.entries.values():
                 shared = {} if entry.share is None else partitions_of(begun(entry.share))
+                offsets = settled(self._log, entry)
                 for key in wanted:
-                    offset = entry.offsets.committed.get(key)
+                    offset = offsets.committed.get(key)
                     if offset is not None and offset.is_of_another(ids[key.topic]):
                         offset = None
                     is_shared = key.partition in shared.get(ids[key.topic], ())
-                    is_unstable = is_shared or entry.offsets.is_unstable(key)
+                    is_unstable = is_shared or offsets.is_unstable(key)
                     if offset is None and not is_unstable:
                         continue
                     lowest, groups, unstable = found.get(key, (Offset(2**63 - 1), 0, False))

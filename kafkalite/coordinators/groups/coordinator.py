@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 
-from kafkalite.coordinators.groups.commits import OffsetCommits
+from kafkalite.coordinators.groups.commits import OffsetCommits, settled
 from kafkalite.coordinators.groups.consumer.assigning import TargetAssignments
 from kafkalite.coordinators.groups.consumer.groups import ConsumerGroups, HeartbeatDone
 from kafkalite.coordinators.groups.decisions.classic.events import (
@@ -365,7 +365,7 @@ class GroupCoordinator:
         """(group, how many members it has, its committed offsets) of those coordinated here, as far as they are loaded."""
         for partition in self.log.states():
             for name, entry in partition.entries.items():
-                offsets = {key: int(each.offset) for key, each in entry.offsets.committed.items()}
+                offsets = {key: int(each.offset) for key, each in settled(self.log, entry).committed.items()}
                 yield name, entry.member_count, offsets
 
     def _known(self, group_id: str) -> GroupEntry | None:

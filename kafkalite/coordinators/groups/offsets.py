@@ -1,8 +1,8 @@
 """One group's committed offsets, and those that wait for the end of a transaction. Pure.
 
-An offset counts once its record is replicated; until then it is pending and readers see the one before. Offsets that
-were committed in a transaction stay pending until its marker comes (KIP-98). `require_stable` readers have to wait
-for both (KIP-447).
+An offset counts once its record is replicated; until then it is pending and readers see the one before, also after the answer
+that it was not replicated in time. Offsets that were committed in a transaction stay pending until its marker comes (KIP-98).
+`require_stable` readers have to wait for both (KIP-447).
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class GroupOffsets:
     #: Those of all partitions that have ever begun, and the number of the last one of each partition in `appending`.
     appends: int = 0
     last_appends: dict[TopicPartition, int] = field(default_factory=dict)
+    #: What was not replicated in time, and may be yet: of each partition the last one. Where its record is; None is a tombstone.
+    in_doubt: dict[TopicPartition, tuple[int, CommittedOffset | None]] = field(default_factory=dict)
     #: Something was committed once, also if nothing of it is left.
     was_used: bool = False
 
@@ -91,6 +93,31 @@ class GroupOffsets:
         known = self.committed.get(partition)
         if known is None or known.record_offset <= offset.record_offset:
             self.committed[partition] = offset
+            self._end_doubt(partition, offset.record_offset)
+
+    def doubt(self, partition: TopicPartition, record_offset: int, offset: CommittedOffset | None) -> None:
+        """The record of a plain commit, or a tombstone, is in the log, and was not replicated in time."""
+        known, doubted = self.committed.get(partition), self.in_doubt.get(partition)
+        if known is not None and known.record_offset > record_offset:
+            return
+        if doubted is None or doubted[0] <= record_offset:
+            self.in_doubt[partition] = record_offset, offset
+
+    def settle(self, high_watermark: Offset) -> None:
+        """The log is replicated up to here."""
+        for partition, (record_offset, offset) in list(self.in_doubt.items()):
+            if record_offset >= high_watermark:
+                continue
+            if offset is None:
+                self.forget(partition, record_offset)
+            else:
+                self.commit(partition, offset)
+
+    def _end_doubt(self, partition: TopicPartition, record_offset: int) -> None:
+        """What stands at this offset is replicated, and so is all before it."""
+        doubted = self.in_doubt.get(partition)
+        if doubted is not None and doubted[0] <= record_offset:
+            del self.in_doubt[partition]
 
     def commit_in_transaction(
         self, producer_id: ProducerId, partition: TopicPartition, offset: CommittedOffset
@@ -121,6 +148,7 @@ class GroupOffsets:
 
     def forget(self, partition: TopicPartition, record_offset: int) -> None:
         """A tombstone: what was committed before it does not count any more, nor does what waits for the end of a transaction."""
+        self._end_doubt(partition, record_offset)
         for producer_id, offsets in (None, self.committed), *list(self.in_transactions.items()):
             known = offsets.get(partition)
             if known is not None and known.record_offset <= record_offset:
@@ -136,13 +164,13 @@ class GroupOffsets:
         return known is not None and not known.is_of_another(topic_id)
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Whether a commit that is under way, or an open transaction, may change this partition's offset."""
-        return partition in self.appending or partition in self.unstable
+        """Whether what is under way or in doubt, or an open transaction, may change this partition's offset."""
+        return partition in self.appending or partition in self.in_doubt or partition in self.unstable
 
     @property
     def is_pending(self) -> bool:
-        """Whether any commit is under way or waits for the end of a transaction."""
-        return bool(self.appending or self.in_transactions)
+        """Whether anything is under way, in doubt, or waits for the end of a transaction."""
+        return bool(self.appending or self.in_doubt or self.in_transactions)
 
     def is_empty(self) -> bool:
         return not self.committed and not self.is_pending
@@ -166,8 +194,10 @@ class GroupOffsets:
         )
 
     def snapshot(self, is_meant: Callable[[TopicPartition], bool], log_end: Offset) -> Snapshot:
-        """Which of these partitions have offsets now, in their order: committed, on their way, or in an open transaction."""
-        held: list[Iterable[TopicPartition]] = [self.committed, self.appending, *self.in_transactions.values()]
+        """Which of these partitions have offsets now, in their order: committed, on their way, in doubt, or in an open transaction."""
+        held: list[Iterable[TopicPartition]] = [
+            self.committed, self.appending, self.in_doubt, *self.in_transactions.values(),
+        ]  # fmt: skip
         return self.snapshot_of({key for each in held for key in each if is_meant(key)}, log_end)
 
     def snapshot_of(self, partitions: Iterable[TopicPartition], log_end: Offset) -> Snapshot:
@@ -178,4 +208,7 @@ class GroupOffsets:
         """Whether no commit for this partition has been appended since, not even one that is not durable yet."""
         held = [self.committed, *self.in_transactions.values()]
         is_older = all(each[partition].record_offset < snapshot.log_end for each in held if partition in each)
+        doubted = self.in_doubt.get(partition)
+        if doubted is not None and doubted[1] is not None:
+            is_older &= doubted[0] < snapshot.log_end
         return is_older and self.last_appends.get(partition, 0) <= snapshot.appends

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from kafkalite.coordinators.append_sizes import RECORD_BYTES, fitting
-from kafkalite.coordinators.groups.commits import CommitResults
+from kafkalite.coordinators.groups.commits import CommitResults, settled
 from kafkalite.coordinators.groups.decisions.classic.members import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
 from kafkalite.coordinators.groups.decisions.share.states import begun as share_topics
@@ -77,7 +77,7 @@ class GroupRemoval:
         if entry.share is not None:
             await self._shares.delete_group(entry)
             return
-        doomed = entry.offsets.snapshot(lambda _: True, self._log_end(entry.partition))
+        doomed = settled(self._log, entry).snapshot(lambda _: True, self._log_end(entry.partition))
         await self._forget(entry, doomed, and_group=True)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
@@ -99,7 +99,7 @@ class GroupRemoval:
             for key in partitions
         }
         log_end = self._log_end(entry.partition)
-        doomed = entry.offsets.snapshot(lambda key: results.get(key) is ErrorCode.NONE, log_end)
+        doomed = settled(self._log, entry).snapshot(lambda key: results.get(key) is ErrorCode.NONE, log_end)
         await self._forget(entry, doomed)
         return results
 
@@ -131,7 +131,7 @@ class GroupRemoval:
             with suppress(ApiError):  # another node coordinates its groups
                 log_end = self._log_end(partition)
                 for entry in partition.entries.values():
-                    doomed = entry.offsets.snapshot(is_gone, log_end)
+                    doomed = settled(self._log, entry).snapshot(is_gone, log_end)
                     if doomed.partitions:
                         found.append((entry, doomed))
         return found
@@ -183,18 +183,22 @@ class GroupRemoval:
             appending = self._append(entry.partition, tombstones)
             if with_group:
                 entry.drop_newer()
-            base_offset = await appending
-            for index, key in enumerate(chunk):
-                offsets.forget(key, base_offset + index)
+            error, base_offset = await appending
+            for record_offset, key in enumerate(chunk, base_offset):
+                if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                    offsets.doubt(key, record_offset, None)
+                elif not error:
+                    offsets.forget(key, record_offset)
+            if error:
+                raise api_error(error)
         # A member or a commit that came meanwhile keeps the group, also one that has left again.
         is_over = and_group and entry.newer is None and entry.is_empty and offsets.is_empty()
         if is_over and entries.get(group_id) is entry:
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             del entries[group_id]
 
-    def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Awaitable[Offset]:
-        """Append; the awaitable returns the offset of the first record. Raises ApiError: nothing was appended. The awaitable raises ApiError:
-        it is not known whether they are there."""
+    def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Awaitable[tuple[ErrorCode, Offset]]:
+        """Append; the awaitable has the error, and the offset of the first record (`InternalLog.append`). Raises ApiError: nothing was appended."""
         outcome: asyncio.Future[tuple[ErrorCode, Offset]] = asyncio.get_running_loop().create_future()
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
@@ -204,14 +208,7 @@ class GroupRemoval:
         self._log.append(partition.index, partition, pairs, done)
         if outcome.done() and (refusal := outcome.result()[0]):
             raise api_error(refusal)
-
-        async def appended() -> Offset:
-            error, base_offset = await outcome
-            if error:
-                raise api_error(error)
-            return base_offset
-
-        return appended()
+        return outcome
 
     async def _forget_quietly(self, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False) -> bool:
         """Whether it could be written."""
@@ -293,7 +290,8 @@ class GroupRemoval:
     ) -> Generator[None, None, list[Doomed]]:
         doomed: list[Doomed] = []
         for entry in list(partition.entries.values()):
-            offsets, keys = entry.offsets, list(entry.offsets.committed)
+            offsets = settled(self._log, entry)
+            keys = list(offsets.committed)
             for start in range(0, len(keys), _STEP):
                 yield
                 known = [(key, offsets.committed.get(key)) for key in keys[start : start + _STEP]]
@@ -343,7 +341,7 @@ class GroupRemoval:
                 if slices.is_over:
                     await slices.next()
                 subscribed: Set[str] | None = None
-                if entry.offsets.expired(self._clock.wall_ms(), retention_ms, None):
+                if settled(self._log, entry).expired(self._clock.wall_ms(), retention_ms, None):
                     subscribed = await slices.run(subscribed_topics(entry))
                 if partition.entries.get(group_id) is not entry:
                     continue

@@ -14,7 +14,8 @@ from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.coordinators.transactions.markers import Marker
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode
-from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, NO_OFFSET, Offset, ProducerId, TopicPartition
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
 
 from .conftest import Broker, FrameClient
@@ -32,12 +33,19 @@ class Held:
         self.waiting: list[tuple[Callable[[Any], None], Any]] = []
 
     def release(self, *, failed: bool = False) -> None:
+        self._answer(wire_error if failed else None)
+
+    def time_out(self) -> None:
+        """The answers come before the followers have the records."""
+        self._answer(_timed_out)
+
+    def _answer(self, error: Callable[[TopicPartition], Any] | None) -> None:
         waiting, self.waiting = self.waiting, []
         for done, results in waiting:
             keys = [TopicPartition(each.topic, each.partition) for each in results]
             done(
                 tuple(
-                    wire_error(key) if failed and key.topic == self.topic else each
+                    error(key) if error is not None and key.topic == self.topic else each
                     for key, each in zip(keys, results, strict=True)
                 )
             )
@@ -46,6 +54,10 @@ class Held:
         async with asyncio.timeout(150):
             while len(self.waiting) < count:
                 await asyncio.sleep(0)
+
+
+def _timed_out(key: TopicPartition) -> Any:
+    return ProducedPartition(key.topic, key.partition, int(ErrorCode.REQUEST_TIMED_OUT), NO_OFFSET)
 
 
 @contextmanager
@@ -128,6 +140,99 @@ async def test_a_plain_commit_is_seen_as_pending_from_its_append(broker: Broker,
         held.release(failed=failed)
         await committing[1]
     assert await _read(other) == ((0, -1) if failed else (0, 6))
+
+
+@contextmanager
+def unreplicated(broker: Broker) -> Iterator[Held]:
+    """What is appended to the groups' log from here on is not replicated until the end."""
+    partitions = broker.services.partitions
+    for where, log in partitions.logs.items():
+        if where.topic == GROUP_TOPIC:
+            partitions.committed[where] = log.log_end_offset
+    with slow_followers(broker) as held:
+        yield held
+    partitions.committed.clear()
+
+
+async def test_a_commit_that_timed_out_counts_once_it_is_replicated(broker: Broker) -> None:
+    """The log had it, and the offset before it was shown until another node coordinated the group."""
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    with unreplicated(broker) as held:
+        committing = asyncio.create_task(client.ask(commit("g", 6), 8))
+        await held.some()
+        held.time_out()
+        [answer] = (await committing).topics[0].partitions
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await _read(other) == UNSTABLE, "it may still be replicated"
+        assert await _read(other, stable=False) == (0, 5)
+    assert await _read(other, stable=False) == (0, 6)
+    assert await _read(other) == (0, 6)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert await _read(other) == (0, 6)
+
+
+async def test_a_commit_that_timed_out_does_not_hide_a_later_one(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    with unreplicated(broker) as held:
+        committing = asyncio.create_task(client.ask(commit("g", 6), 8))
+        await held.some()
+        held.time_out()
+        await committing
+        committing = asyncio.create_task(client.ask(commit("g", 4), 8))
+        await held.some()
+        broker.services.partitions.committed.clear()
+        held.release()
+        await committing
+        assert await _read(client) == (0, 4)
+    assert await _read(client) == (0, 4)
+    [deleted] = (await client.ask(wire.DeleteGroupsRequest(["g"]), 2)).results
+    assert deleted.error_code == 0
+    assert await _read(client) == (0, -1)
+
+
+async def test_a_deletion_that_timed_out_counts_once_it_is_replicated(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    with unreplicated(broker) as held:
+        deleting = asyncio.create_task(client.ask(wire.DeleteGroupsRequest(["g"]), 2))
+        await held.some()
+        held.time_out()
+        [answer] = (await deleting).results
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await _read(client, stable=False) == (0, 5)
+        assert await _read(client) == UNSTABLE
+    assert await _read(client) == (0, -1)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert await _read(client) == (0, -1)
+
+
+async def test_a_transactional_commit_that_timed_out_ends_with_its_transaction(broker: Broker) -> None:
+    """A producer that asks no second time may end its transaction nevertheless: the log has the offset, and the marker."""
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    producer = await _begun(client)
+    with unreplicated(broker) as held:
+        committing = asyncio.create_task(_transactional_commit(client, producer, 12))
+        await held.some()
+        held.time_out()
+        assert await committing == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await _read(other) == UNSTABLE
+        assert await _read(other, stable=False) == (0, -1)
+    assert await _read(other) == UNSTABLE
+    assert await producer.end(committed=True) == 0
+    async with asyncio.timeout(150):
+        while (await _read(other))[0]:
+            await asyncio.sleep(0)
+    assert await _read(other) == (0, 12)
 
 
 async def test_what_is_committed_while_older_offsets_are_forgotten_stays(broker: Broker) -> None:
