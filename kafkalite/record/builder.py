@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kafkalite.model import Buffer
 from kafkalite.record.batch import (
@@ -160,14 +160,6 @@ class RecordBatchBuilder:
             producer_epoch=self.producer_epoch,
             base_sequence=self.base_sequence,
         )
-
-
-def build_batch(records: Iterable[tuple[Buffer | None, Buffer | None]], *, timestamp_ms: int = 0) -> bytes:
-    """A plain batch of (key, value) pairs."""
-    builder = RecordBatchBuilder()
-    for key, value in records:
-        builder.append(key, value, (), timestamp_ms)
-    return builder.build()
 
 
 def end_transaction_marker(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafkalite.config import TopicConfig, topic_config
@@ -13,7 +13,7 @@ from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
 from kafkalite.log.local_log import LogPlace
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.model import Buffer, TopicId, TopicPartition
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
@@ -24,6 +24,14 @@ TP = TopicPartition("events", 0)
 TOPIC_ID = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
 DIRECTORY = "/data"
 PATH = "/data/events-0"
+
+
+def build_batch(records: Iterable[tuple[Buffer | None, Buffer | None]], *, timestamp_ms: int = 0) -> bytes:
+    """A plain batch of (key, value) pairs."""
+    builder = RecordBatchBuilder()
+    for key, value in records:
+        builder.append(key, value, (), timestamp_ms)
+    return builder.build()
 
 
 def batch(

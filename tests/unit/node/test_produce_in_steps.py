@@ -11,9 +11,9 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.protocol import wire
-from kafkalite.record.builder import build_batch
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.logs import build_batch
 
 
 def produce(mark: bytes, partitions: int) -> Any:

@@ -19,12 +19,13 @@ from kafkalite.record.batch import (
     split_batches,
     verify_crc,
 )
-from kafkalite.record.builder import RecordBatchBuilder, build_batch, empty_batch, end_transaction_marker
+from kafkalite.record.builder import RecordBatchBuilder, empty_batch, end_transaction_marker
 from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec, codec_named, compress, decompress
 from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker_of, read_records, records_of
 from kafkalite.record.varint import decode_varint, encode_varint
 from tests.support.failing import fails_with
+from tests.support.logs import build_batch
 
 GOLDEN = bytes.fromhex(
     "0000000000000000"  # base offset

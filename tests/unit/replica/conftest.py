@@ -34,7 +34,6 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.partition_values import FetchedPartition, ProducedPartition
-from kafkalite.record.builder import build_batch
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -54,6 +53,7 @@ from kafkalite.rpc.messages.control import (
 from kafkalite.rpc.server import RpcServer
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 from tests.support.fetching import answered, fetched
+from tests.support.logs import build_batch
 from tests.support.waiting import until
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.record.builder import build_batch
 from kafkalite.record.reader import read_records
 from kafkalite.replica.throttle import NO_RATE
 from kafkalite.rpc.messages.control import PartitionState, UpdateMetadataRequest
-from tests.support.logs import everything
+from tests.support.logs import build_batch, everything
 
 TP = TopicPartition("t", 0)
 LEADER, COMPACTED, NEW = 1, 2, 3

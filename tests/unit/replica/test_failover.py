@@ -20,11 +20,11 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.record.builder import build_batch
 from kafkalite.replica import describing
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from tests.support.logs import build_batch
 from tests.unit.replica.conftest import CLUSTER_ID, TOPIC_ID
 
 TP = TopicPartition("t", 0)

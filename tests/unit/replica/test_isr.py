@@ -369,7 +369,7 @@ async def test_an_append_that_ends_the_leadership_through_an_earlier_one(make_cl
 
 
 def _batch():
-    from kafkalite.record.builder import build_batch
+    from tests.support.logs import build_batch
 
     return build_batch([(None, b"x")])
 

@@ -10,8 +10,8 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.partition_values import ProducedPartition
-from kafkalite.record.builder import build_batch
 from kafkalite.replica import produce as producing
+from tests.support.logs import build_batch
 
 PARTITIONS = [TopicPartition("t", number) for number in range(7)]
 

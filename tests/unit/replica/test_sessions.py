@@ -228,7 +228,7 @@ async def test_consumers_are_fenced_by_the_leader_epoch_they_know(node):
 
 
 async def test_list_offsets_by_time_sees_committed_records_only(node):
-    from kafkalite.record.builder import build_batch
+    from tests.support.logs import build_batch
 
     follower = Follower(node)
     follower.fetch((0, 0))

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from kafkalite.record.builder import build_batch
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulated.loop import SimLoop
 from kafkalite.testing.simulation.checkers.cluster import Violation
 from kafkalite.testing.simulation.checkers.copies import Copies, partition_of
+from tests.support.logs import build_batch
 
 LOG = "00000000000000000000.log"
 
