@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite import __version__
 from kafkalite.admin.acls import AclManager
-from kafkalite.admin.disk_healing import ReplicaSelfHealing
+from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.tokens import TokenAdmin
 from kafkalite.config import (
     BrokerConfig,
@@ -54,7 +54,7 @@ from kafkalite.node.controller_rpc import ControllerRpc
 from kafkalite.node.descriptor_watch import DescriptorWatch
 from kafkalite.node.earlier_sessions import EarlierSessions
 from kafkalite.node.extension_handlers import NodeExtension
-from kafkalite.node.health import NodeHealth
+from kafkalite.node.health import NodeHealth, held, malformed, open_listeners
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.membership import ClusterMembership, Followed
@@ -251,20 +251,22 @@ class Node:
             endpoints=self.endpoints,
         )
         self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
+        security = self._security_health(config)
         self.health = NodeHealth(
-            config,
-            self.started_ms,
-            zookeeper=self.zookeeper,
-            znode_acls=self._znode_acls,
-            clock=self.clock_check,
-            replicas=self.replicas,
-            controller=self.controller,
-            logs=self.logs,
-            loop_times=self.loop_times,
-            descriptors=self._descriptors,
-            malformed=(*followed, self.producer_ids),
-            unusable=self.settings.unusable,
-            security=self._security_health(config),
+            (
+                self.zookeeper.problems,
+                *(() if self._znode_acls is None else (self._znode_acls.problems,)),
+                self.clock_check.problems,
+                open_listeners(config, self.started_ms),
+                self.replicas.describing.problems,
+                self.controller.problems,
+                partial(disk_problems, self.logs),
+                *(() if security is None else (security.problems,)),
+                self._descriptors.problems,
+                partial(held, self.loop_times),
+                partial(malformed, (*followed, self.producer_ids), self.settings.unusable),
+            ),
+            (self.replicas.hosted.history, self.controller.history),
         )
         self._history_file = HistoryFile(
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool
