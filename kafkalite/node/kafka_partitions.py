@@ -19,6 +19,7 @@ from kafkalite.model import (
 from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, FetchDone, FetchEntry, FetchTerms, Pacing
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
+from kafkalite.replica.produce import AppendTerms
 from kafkalite.replica.purgatory import ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse
@@ -44,7 +45,7 @@ class NodePartitions:
         guards: Mapping[TopicPartition, int] | None = None,
         client: Callable[[], str] | None = None,
     ) -> None:
-        self._replicas.producing.produce(acks, timeout_ms, partitions, done, guards=guards, client=client)
+        self._replicas.producing.produce(acks, timeout_ms, partitions, done, AppendTerms("client", guards, 0, client))
 
     def record_rules(self, partition: TopicPartition) -> RecordRules | None:
         found = self._replicas.hosted.get(partition)
@@ -87,9 +88,7 @@ class NodePartitions:
             timeout_ms,
             partitions,
             done,
-            origin="coordinator",
-            guards=guards,
-            transaction_version=transaction_version,
+            AppendTerms("coordinator", guards, transaction_version),
         )
 
     def fetch(

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from kafkalite.errors import NO_ERROR, ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.validation import Origin
@@ -24,10 +25,28 @@ PIECE = 64
 PIECE_S = 0.01
 
 
+class AppendTerms(NamedTuple):
+    """Whose records a request appends, and what was verified of them.
+
+    `guards`: what `begin_verification` gave for partitions whose transactions are verified; in no other partition may
+    one begin then. None: nothing is verified. `transaction_version`: of markers, see ProducerStates.prepare.
+    `client`: names whose records they are.
+    """
+
+    origin: Origin = "client"
+    guards: Mapping[TopicPartition, int] | None = None
+    transaction_version: int = 0
+    client: Callable[[], str] | None = None
+
+
+#: Of a client, without transactions.
+_PLAIN = AppendTerms()
+
+
 class _PendingProduce(DelayedProduce):
     """One request, and how far it is carried out: `position` of its partitions. At the end it has let go of them."""
 
-    __slots__ = ("acks", "client", "guards", "origin", "partitions", "position", "timeout_ms", "transaction_version")
+    __slots__ = ("acks", "partitions", "position", "terms", "timeout_ms")
 
     def __init__(
         self,
@@ -36,10 +55,7 @@ class _PendingProduce(DelayedProduce):
         done: ProduceDone,
         acks: int,
         timeout_ms: int,
-        origin: Origin,
-        guards: Mapping[TopicPartition, int] | None,
-        transaction_version: int,
-        client: Callable[[], str] | None,
+        terms: AppendTerms,
     ) -> None:
         DelayedProduce.__init__(self, wheel, len(partitions), done)
         # Held until all is appended: no partition settled meanwhile may answer for the request.
@@ -47,10 +63,7 @@ class _PendingProduce(DelayedProduce):
         self.partitions = partitions
         self.acks = acks
         self.timeout_ms = timeout_ms
-        self.origin: Origin = origin
-        self.guards = guards
-        self.transaction_version = transaction_version
-        self.client = client
+        self.terms = terms
         self.position = 0
 
 
@@ -71,29 +84,20 @@ class ProduceHandler:
         timeout_ms: int,
         partitions: Sequence[tuple[TopicPartition, Buffer]],
         done: ProduceDone,
-        *,
-        origin: Origin = "client",
-        guards: Mapping[TopicPartition, int] | None = None,
-        transaction_version: int = 0,
-        client: Callable[[], str] | None = None,
+        terms: AppendTerms = _PLAIN,
     ) -> None:
         """Append, and call `done` once. The records' buffers may be used again when this returns.
-
-        `guards`: what `begin_verification` gave for partitions whose transactions are verified; in no other partition may
-        one begin then. None: nothing is verified. `transaction_version`: of markers, see ProducerStates.prepare.
-        `client`: names whose records they are.
 
         It is called at once for acks 0 and 1, or when all is refused; else when it is committed.
 
         Waiting ends also with the deadline (REQUEST_TIMED_OUT), with the leadership (NOT_LEADER_OR_FOLLOWER) and
         when the ISR becomes too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND, invariant F26): then the records may exist.
         """
-        request = _PendingProduce(
-            self._hosted.wheel, partitions, done, acks, timeout_ms, origin, guards, transaction_version, client
-        )
-        if self._backlog and origin == "client":
+        request = _PendingProduce(self._hosted.wheel, partitions, done, acks, timeout_ms, terms)
+        is_client = terms.origin == "client"
+        if self._backlog and is_client:
             self._requeue(request)
-        elif not self._execute(request, PIECE if origin == "client" else len(partitions)):
+        elif not self._execute(request, PIECE if is_client else len(partitions)):
             self._requeue(request)
             self._schedule_next()
 
@@ -218,7 +222,8 @@ class ProduceHandler:
         self, request: _PendingProduce, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
     ) -> None:
         hosted = self._hosted
-        results, acks, origin = request.results, request.acks, request.origin
+        results, acks, terms = request.results, request.acks, request.terms
+        is_client = terms.origin == "client"
         partition = hosted.get(topic_partition)
         leader = partition.leader if partition is not None else None
         if partition is None or leader is None:
@@ -228,7 +233,7 @@ class ProduceHandler:
             message = f"ZooKeeper has not answered for longer than this node's lease, and {reason}"
             results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
             return
-        if partition.is_read_only and origin == "client":
+        if partition.is_read_only and is_client:
             reason = "the partition is being drained and will be removed"
             results[index] = refused(topic_partition, ErrorCode.POLICY_VIOLATION, reason)
             return
@@ -240,7 +245,7 @@ class ProduceHandler:
             )
             return
         log = partition.log
-        if self._skipped.remembered and origin == "client":
+        if self._skipped.remembered and is_client:
             producers = log.active_producers()
             if self._skipped.begins_ahead(topic_partition, log.topic_id, records, producers):
                 raise api_error(
@@ -250,16 +255,16 @@ class ProduceHandler:
             info = log.append_as_leader(
                 records,
                 leader.leader_epoch,
-                origin=origin,
-                guard=None if request.guards is None else request.guards.get(topic_partition, NO_GUARD),
-                transaction_version=request.transaction_version,
+                origin=terms.origin,
+                guard=None if terms.guards is None else terms.guards.get(topic_partition, NO_GUARD),
+                transaction_version=terms.transaction_version,
             )
         except StorageError as error:
             hosted.fail_storage(partition, error)
             results[index] = refused(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return
-        if info.new_producers and request.client is not None:
-            partition.newest_client = request.client()
+        if info.new_producers and terms.client is not None:
+            partition.newest_client = terms.client()
         if info.dropped_producers:
             hosted.producers_dropped(partition, info.dropped_producers)
         result = new_produced(

@@ -15,6 +15,7 @@ from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.replica import open_transactions
+from kafkalite.replica.produce import AppendTerms
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.commands import Outcome
@@ -108,7 +109,7 @@ class Story:
             b"x", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, transactional=True
         )
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.leader().producing.produce(-1, 60_000, [(ZERO, records)], outcome.set_result, origin="coordinator")
+        self.leader().producing.produce(-1, 60_000, [(ZERO, records)], outcome.set_result, AppendTerms("coordinator"))
         assert (await outcome)[0].error == 0
 
     def leader(self) -> Any:

@@ -9,6 +9,7 @@ from kafkalite.partition_values import FetchedPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchTerms
+from kafkalite.replica.produce import AppendTerms
 from tests.support.fetching import answered, fetched
 from tests.support.waiting import until
 
@@ -71,7 +72,7 @@ async def test_records_of_an_open_transaction_do_not_end_a_long_poll(make_cluste
         await asyncio.sleep(0)
     assert found == []
     marker = end_transaction_marker(7, 0, commit=True, coordinator_epoch=0, timestamp_ms=1_000)
-    node.manager.producing.produce(-1, 1_000, [(TP, marker)], lambda results: None, origin="coordinator")
+    node.manager.producing.produce(-1, 1_000, [(TP, marker)], lambda results: None, AppendTerms("coordinator"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert len(found) == 1 and found[0] > 0
@@ -92,7 +93,9 @@ async def test_transactions_that_have_ended_are_forgotten_where_nobody_reads(mak
         assert leader.log.first_unstable_offset == 2 * number
         marker = end_transaction_marker(7, 0, commit=True, coordinator_epoch=0, timestamp_ms=1_000)
         written = asyncio.get_running_loop().create_future()
-        cluster.node(1).manager.producing.produce(-1, 5_000, [(TP, marker)], written.set_result, origin="coordinator")
+        cluster.node(1).manager.producing.produce(
+            -1, 5_000, [(TP, marker)], written.set_result, AppendTerms("coordinator")
+        )
         await written
         assert leader.log.first_unstable_offset is None
     await until(lambda: follower.high_watermark == 6)
