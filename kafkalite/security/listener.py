@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, PrincipalChanged
@@ -12,14 +12,14 @@ from kafkalite.security.addresses import canonical, guesser
 from kafkalite.security.attempts import Attempts, KnownUsers
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
-from kafkalite.security.sasl import OAUTHBEARER, Entropy, SaslServer, sasl_server
-from kafkalite.security.scram import Delegated, ScramCredential
+from kafkalite.security.sasl import OAUTHBEARER, KnownProofs, SaslServer, sasl_server
+from kafkalite.security.scram import ScramCredential
 from kafkalite.security.tls import ServerTls, peer_name
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats, kind_of
 
 if TYPE_CHECKING:
-    from kafkalite.security.oauth import TokenChecker
+    pass
 
 _log = get_logger(__name__)
 
@@ -43,13 +43,9 @@ class ListenerSecurity:
     Args:
         name: for the log.
         mechanisms: of SASL; none: it is not used here.
-        credentials: (mechanism, user) -> what SCRAM is checked against.
-        passwords: of PLAIN.
         node_principals: who may say hello as a node.
         failed_delay_ms: delay of the response to a failure.
         max_reauth_ms: KIP-368; 0 never.
-        tokens: what checks those of OAUTHBEARER.
-        delegated: (mechanism, token id) -> what a delegation token stands for.
         nodes_log_in, nodes_have_certificates: how nodes prove who they are: by SASL, by certificates of this listener's authority (ADR 64).
             Another proof of a node's name is somebody else's, and is refused.
         is_optional: a client that proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
@@ -62,17 +58,12 @@ class ListenerSecurity:
         tls: ServerTls | None,
         rules: Sequence[MappingRule],
         mechanisms: Sequence[str],
-        credentials: Callable[[str, str], ScramCredential | None],
-        passwords: Callable[[], Mapping[str, str]],
+        known: KnownProofs,
         node_principals: frozenset[Principal],
-        entropy: Entropy,
-        decoy_key: Callable[[], bytes],
         failed_delay_ms: int,
         max_reauth_ms: int,
         now: Callable[[], float],
         is_optional: bool = False,
-        tokens: TokenChecker | None = None,
-        delegated: Callable[[str, str], Delegated | None] = lambda mechanism, token_id: None,
         nodes_log_in: bool = True,
         nodes_have_certificates: bool = True,
     ) -> None:
@@ -83,13 +74,8 @@ class ListenerSecurity:
         self.failed_delay_s = failed_delay_ms / 1000
         self.max_reauth_ms = max_reauth_ms
         self._rules = tuple(rules)
-        self._credentials = credentials
-        self._passwords = passwords
+        self._proofs = known
         self._node_principals = node_principals
-        self._entropy = entropy
-        self._decoy_key = decoy_key
-        self._tokens = tokens
-        self._delegated = delegated
         self._nodes_log_in = nodes_log_in
         self._nodes_have_certificates = nodes_have_certificates
         self._repeats = Repeats(now)
@@ -107,15 +93,7 @@ class ListenerSecurity:
         """A new SASL exchange; None if the mechanism is not offered here."""
         if mechanism not in self.mechanisms:
             return None
-        return sasl_server(
-            mechanism,
-            passwords=self._passwords,
-            credentials=self._credentials,
-            entropy=self._entropy,
-            decoy_key=self._decoy_key(),
-            tokens=self._tokens,
-            delegated=self._delegated,
-        )
+        return sasl_server(mechanism, self._proofs)
 
     def certified(self, connection: ssl.SSLObject | None) -> Principal:
         """The principal of the peer's certificate; ANONYMOUS without one. Raises AuthenticationFailed."""
@@ -169,11 +147,11 @@ class ListenerSecurity:
         A node's counts until its next login, or a slip with the nodes' own user would stop the whole cluster at once.
         """
         if login.token_id:
-            delegated = self._delegated(login.mechanism, login.token_id)
+            delegated = self._proofs.delegated(login.mechanism, login.token_id)
             return delegated is not None and delegated.credential == login.credential
         if login.credential is None or login.principal in self._node_principals:
             return True
-        return self._credentials(login.mechanism, login.principal.name) == login.credential
+        return self._proofs.credentials(login.mechanism, login.principal.name) == login.credential
 
     def may_be_node(self, principal: Principal) -> bool:
         """Whether a peer that has proved to be this one may act as a node of the cluster."""

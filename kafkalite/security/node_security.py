@@ -24,7 +24,7 @@ from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.names import mapped_name, mapping_rules
 from kafkalite.security.own_certificate import certificate_warnings
 from kafkalite.security.principal import Principal
-from kafkalite.security.sasl import OAUTHBEARER, Entropy
+from kafkalite.security.sasl import OAUTHBEARER, Entropy, KnownProofs
 from kafkalite.security.scram import Delegated, ScramCredential
 from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name
 from kafkalite.security.tls_policy import tls_policy
@@ -196,17 +196,19 @@ class NodeSecurity:
             tls=tls,
             rules=mapping_rules(own.ssl_principal_mapping_rules),
             mechanisms=own.sasl_enabled_mechanisms if uses_sasl else (),
-            credentials=self._credentials,
-            passwords=passwords,
+            known=KnownProofs(
+                passwords=passwords,
+                credentials=self._credentials,
+                entropy=self._entropy,
+                decoy_key=lambda: self._decoy_key,
+                tokens=self._token_checker() if uses_sasl and OAUTHBEARER in own.sasl_enabled_mechanisms else None,
+                delegated=delegated,
+            ),
             node_principals=self.principals,
-            entropy=self._entropy,
-            decoy_key=lambda: self._decoy_key,
             failed_delay_ms=own.connection_failed_authentication_delay_ms,
             max_reauth_ms=own.connections_max_reauth_ms,
             now=self._now,
             is_optional=is_optional,
-            tokens=self._token_checker() if uses_sasl and OAUTHBEARER in own.sasl_enabled_mechanisms else None,
-            delegated=delegated,
             nodes_log_in=any(protocol.startswith("SASL") for protocol, _ in self._between_nodes()),
             nodes_have_certificates=any(
                 protocol == "SSL" and settings.ssl_truststore_location == own.ssl_truststore_location

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.errors import AuthenticationFailed
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.scram import (
     MECHANISMS as SCRAM_MECHANISMS,
 )
@@ -108,35 +109,37 @@ class PlainClient:
         return b""
 
 
-def sasl_server(
-    mechanism: str,
-    *,
-    passwords: Callable[[], Mapping[str, str]],
-    credentials: Callable[[str, str], ScramCredential | None],
-    entropy: Entropy,
-    decoy_key: bytes,
-    tokens: TokenChecker | None = None,
-    delegated: Callable[[str, str], Delegated | None] = lambda mechanism, token_id: None,
-) -> SaslServer:
-    """One exchange of `mechanism`, which is one of MECHANISMS, or OAUTHBEARER if there are `tokens`.
+@dataclass(frozen=True, slots=True)
+class KnownProofs:
+    """What a user's proof is checked against.
 
-    Args:
-        passwords: of PLAIN's users. `credentials`: (mechanism, user) -> what is kept for SCRAM.
-        delegated: (mechanism, token id) -> what a delegation token stands for.
+    `passwords`: of PLAIN's users. `credentials`: (mechanism, user) -> what is kept for SCRAM. `tokens`: what checks those of OAUTHBEARER.
+    `delegated`: (mechanism, token id) -> what a delegation token stands for.
     """
+
+    passwords: Callable[[], Mapping[str, str]]
+    credentials: Callable[[str, str], ScramCredential | None]
+    entropy: Entropy
+    decoy_key: Callable[[], bytes]
+    tokens: TokenChecker | None = None
+    delegated: Callable[[str, str], Delegated | None] = lambda mechanism, token_id: None
+
+
+def sasl_server(mechanism: str, known: KnownProofs) -> SaslServer:
+    """One exchange of `mechanism`, which is one of MECHANISMS, or OAUTHBEARER if there are `tokens`."""
     if mechanism == PLAIN:
-        return PlainServer(passwords())
-    if mechanism not in SCRAM_MECHANISMS and tokens is not None:
+        return PlainServer(known.passwords())
+    if mechanism not in SCRAM_MECHANISMS and known.tokens is not None:
         from kafkalite.security.oauth import OAuthServer  # loaded only where OAUTHBEARER is used
 
-        return OAuthServer(tokens)
-    nonce = nonce_text(entropy(NONCE_BYTES))
+        return OAuthServer(known.tokens)
+    nonce = nonce_text(known.entropy(NONCE_BYTES))
     return ScramServer(
         mechanism,
-        lambda user: credentials(mechanism, user),
+        lambda user: known.credentials(mechanism, user),
         nonce,
-        decoy_key,
-        lambda token_id: delegated(mechanism, token_id),
+        known.decoy_key(),
+        lambda token_id: known.delegated(mechanism, token_id),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.principal import Principal
-from kafkalite.security.sasl import MECHANISMS
+from kafkalite.security.sasl import MECHANISMS, KnownProofs
 from kafkalite.security.scram import ScramCredential, make_credential
 
 PASSWORDS = {"alice": "in wonderland", "node": "of the cluster"}
@@ -31,13 +31,17 @@ def listener_security(
         "tls": None,
         "rules": (),
         "mechanisms": MECHANISMS,
-        "credentials": lambda mechanism, user: credentials.get((mechanism, user)),
-        "passwords": lambda: passwords,
         "node_principals": frozenset({Principal("User", "node")}),
-        "entropy": source.randbytes,
-        "decoy_key": lambda: b"key",
         "failed_delay_ms": 1,
         "max_reauth_ms": 0,
         "now": time.monotonic,
     }
-    return ListenerSecurity("test", **(arguments | changes))
+    proofs: dict[str, Any] = {
+        "credentials": lambda mechanism, user: credentials.get((mechanism, user)),
+        "passwords": lambda: passwords,
+        "entropy": source.randbytes,
+        "decoy_key": lambda: b"key",
+    }
+    for name in (each for each in ("tokens", "delegated") if each in changes):
+        proofs[name] = changes.pop(name)
+    return ListenerSecurity("test", known=KnownProofs(**proofs), **(arguments | changes))

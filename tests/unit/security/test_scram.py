@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalite.coordination.scram_users import credential
 from kafkalite.errors import AuthenticationFailed
 from kafkalite.security import scram
-from kafkalite.security.sasl import MECHANISMS, PLAIN, ClientCredentials, PlainServer, sasl_server
+from kafkalite.security.sasl import MECHANISMS, PLAIN, ClientCredentials, KnownProofs, PlainServer, sasl_server
 from kafkalite.security.scram import ScramClient, ScramCredential, ScramServer, make_credential
 
 #: mechanism, hash, client nonce, server nonce, salt, proof, server signature; the user is "user", the password "pencil".
@@ -82,13 +82,13 @@ def test_any_name_and_password(name: str, password: str) -> None:
         return
     for mechanism in MECHANISMS:
         credentials = {} if mechanism == PLAIN else {name: make_credential(mechanism, password, b"saltsalt")}
-        there = sasl_server(
-            mechanism,
+        known = KnownProofs(
             passwords=lambda: {name: password},
             credentials=lambda _, user, held=credentials: held.get(user),  # type: ignore[misc]
             entropy=bytes,
-            decoy_key=KEY,
+            decoy_key=lambda: KEY,
         )
+        there = sasl_server(mechanism, known)
         here = ClientCredentials(mechanism, name, password).client(bytes)
         sent = here.first()
         while not here.is_complete:
