@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafkalite.config import load
-from kafkalite.env.real import real_env
+from kafkalite.env.real import RealClock, real_env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.node.node import Node
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
@@ -47,7 +47,7 @@ class LoopbackCluster:
         self._ids = list(range(first_id, first_id + nodes))
         self._runs: dict[int, asyncio.Task[None]] = {}
         self._ports: dict[int, dict[str, int]] = {}
-        self.zookeeper = SimZooKeeper(random.Random(1))
+        self.zookeeper = SimZooKeeper(random.Random(1), wall_ms=RealClock().wall_ms)
         self.nodes: dict[int, Node] = {}
         self.failures: list[BaseException] = []
 

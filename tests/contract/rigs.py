@@ -10,7 +10,7 @@ from typing import Protocol
 from kafkalite.coordination import zk_codec
 from kafkalite.coordination.aiozk_adapter import ZkCoordinator
 from kafkalite.coordination.coordinator import Check, Coordinator, Create, SessionState
-from kafkalite.env.real import real_env
+from kafkalite.env.real import RealClock, real_env
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.testing.simulated.coordinator import ZooKeeperLink
 from kafkalite.testing.simulated.zookeeper import Fate, SimZooKeeper
@@ -61,7 +61,7 @@ class PingCounter(SimZooKeeper):
 
 class SimRig:
     def __init__(self) -> None:
-        self.server = PingCounter(random.Random(7))
+        self.server = PingCounter(random.Random(7), wall_ms=RealClock().wall_ms)
         self.server.poke(Create("/test"))
         self.opened: list[Coordinator] = []
 

@@ -24,6 +24,7 @@ from kafkalite.coordination.coordinator import (
     SetData,
     TooBigError,
 )
+from kafkalite.env.real import RealClock
 from tests.contract.rigs import Rig, watcher
 
 
@@ -43,6 +44,16 @@ async def test_a_znode_lives_through_its_versions(zk: Coordinator) -> None:
     again = (await zk.create("/n"))[1]
     assert again.czxid > changed.mzxid
     assert again.version == 0
+
+
+async def test_a_write_is_stamped_with_the_servers_clock(zk: Coordinator) -> None:
+    """Also one that changes nothing. The server runs on this machine; a node compares its clock with it."""
+    clock = RealClock()
+    await zk.create("/n")
+    for _ in range(3):
+        before_ms = clock.wall_ms()
+        stat = await zk.set("/n", b"")
+        assert before_ms <= stat.mtime_ms <= clock.wall_ms()
 
 
 async def test_refusals_change_nothing(zk: Coordinator) -> None:
