@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
+from kafkalite.coordinators.append_sizes import RECORD_BYTES, fitting
 from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import Outcome, find_leaving, leave_for_a_while
 from kafkalite.coordinators.groups.decisions.members import (
@@ -253,6 +255,23 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
     def write(self, entry: GroupEntry, group: G, records: Sequence[Any]) -> None:
         """Append and apply, without waiting for replication. Raises ApiError: nothing was appended."""
         self._write(entry, group, records, nothing)
+
+    def write_each(self, entry: GroupEntry, group: G, records: Sequence[Any]) -> None:
+        """As `write`, of records that mean something without each other, in as many appends as they need."""
+        _, runtime = self.of(entry)
+        pairs = [self._encode(group.group_id, record) for record in records]
+
+        def apply(written: Sequence[Any]) -> None:
+            for record in written:
+                group.apply(record)
+
+        start = 0
+        while start < len(pairs):
+            end = start + fitting(len(key) + len(value or b"") + RECORD_BYTES for key, value in pairs[start:])
+            self._group_log.write(
+                entry.partition, runtime, pairs[start:end], partial(apply, records[start:end]), nothing
+            )
+            start = end
 
     def _write(
         self,

@@ -26,7 +26,7 @@ _log = get_logger(__name__)
 _COMPARE_MS = 1_000
 #: The pause after a target that could not be stored, in seconds.
 _AGAIN_S = 1.0
-#: Targets in one append.
+#: Targets that are written in one step.
 _CHUNK = 50
 
 
@@ -128,7 +128,7 @@ class TargetWork(ABC, Generic[G, R]):
             # A member that has left meanwhile has no target any more.
             names = [name for name in changed[start : start + _CHUNK] if name in group.members]
             if names:
-                self.groups.write(entry, group, [TargetMember(name, targets[name]) for name in names])
+                self.groups.write_each(entry, group, [TargetMember(name, targets[name]) for name in names])
             await asyncio.sleep(0)
             if not is_current():
                 return

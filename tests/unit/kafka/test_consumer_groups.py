@@ -364,3 +364,19 @@ async def test_groups_are_off_if_the_feature_is(broker: Broker) -> None:
     assert [each.max_version_level for each in versions.finalized_features if each.name == "group.version"] == [1]
     await broker.services.update_features({"group.version": 0})
     assert (await Member(client, "m", "t").beat()).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_targets_of_many_members_are_written_in_several_appends(make_broker: Any) -> None:
+    """Each names the group: fifty together were more than a batch may have, and no member that came with others got anything."""
+    broker = await make_broker(group_consumer_assignment_interval_ms=1_000)
+    name = "g" * 30_000
+    await coordinator(await started(broker, partitions=120), name)
+    members = [Member(await broker.client(), f"m{number}", "t", group=name) for number in range(120)]
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(member.beat() for member in members))
+    await settled(*members, count=120)
+    assert {len(member.partitions) for member in members} == {1}
+    await move(broker, GROUP_TOPIC)
+    await coordinator(members[0].client, name)
+    group = await described(members[0].client, name)
+    assert [len(each.target_assignment.topic_partitions[0].partitions) for each in group.members] == [1] * 120
