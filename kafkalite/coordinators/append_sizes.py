@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 #: What the records of one append may take together, if they could be cut otherwise.
 _APPEND_BYTES = 256 * 1024
@@ -19,3 +19,11 @@ def fitting(sizes: Iterable[int]) -> int:
             break
         count += 1
     return count
+
+
+def cuts(pairs: Sequence[tuple[bytes, bytes | None]]) -> Iterator[int]:
+    """Where each append of these records ends; nothing if there are none."""
+    end = 0
+    while end < len(pairs):
+        end += fitting(len(key) + len(value or b"") + RECORD_BYTES for key, value in pairs[end:])
+        yield end

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
-from kafkalite.coordinators.append_sizes import RECORD_BYTES, fitting
+from kafkalite.coordinators.append_sizes import cuts
 from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import Outcome, find_leaving, leave_for_a_while
 from kafkalite.coordinators.groups.decisions.members import (
@@ -266,8 +266,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
                 group.apply(record)
 
         start = 0
-        while start < len(pairs):
-            end = start + fitting(len(key) + len(value or b"") + RECORD_BYTES for key, value in pairs[start:])
+        for end in cuts(pairs):
             self._group_log.write(
                 entry.partition, runtime, pairs[start:end], partial(apply, records[start:end]), nothing
             )

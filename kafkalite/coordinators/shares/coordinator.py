@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalite.coordinators.append_sizes import RECORD_BYTES, fitting
+from kafkalite.coordinators.append_sizes import cuts
 from kafkalite.coordinators.committed import CommittedAppends, WrittenPartition
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
@@ -299,10 +299,10 @@ class ShareCoordinator:
             for offset, (key, state) in enumerate(written, base):
                 partition.entries[key] = ShareEntry(state, Offset(offset), written_to=Offset(offset + 1))
 
-        while records:
-            count = fitting(len(name) + len(value or b"") + RECORD_BYTES for name, value in records)
-            self._appends.append(partition, records[:count], partial(apply, states[:count]))
-            del states[:count], records[:count]
+        start = 0
+        for end in cuts(records):
+            self._appends.append(partition, records[start:end], partial(apply, states[start:end]))
+            start = end
 
     async def _prune(self, partition: SharePartitionStates) -> None:
         target = TopicPartition(SHARE_TOPIC, partition.index)

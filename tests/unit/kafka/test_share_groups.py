@@ -429,3 +429,18 @@ async def test_a_deletion_that_was_interrupted_goes_on(broker: Broker, monkeypat
             assert not (await member.beat()).error_code
             await asyncio.sleep(0.05)
     assert await broker.side.share_persister.start_offset(key_of(broker, "t", 0)) == -1
+
+
+async def test_targets_of_many_members_are_written_in_several_appends(broker: Broker) -> None:
+    """Each names the group: forty together were more than a batch may have, and the group got nothing of a new topic."""
+    name = "g" * 30_000
+    client = await started(broker, partitions=40)
+    await coordinator(client, name)
+    members = [Member(client, f"m{number}", "t", "u", group=name) for number in range(40)]
+    for member in members:
+        assert (await member.beat()).error_code == 0
+    await broker.create("u", 40)
+    async with asyncio.timeout(120):
+        while not all(len(member.assigned) == 2 for member in members):
+            for member in members:
+                assert (await member.beat()).error_code == 0

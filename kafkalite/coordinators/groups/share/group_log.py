@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafkalite.coordinators.append_sizes import cuts
 from kafkalite.coordinators.committed import CommittedAppends
 from kafkalite.coordinators.groups.decisions.share.group import ShareGroup, ShareRecord, tombstones
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import share as share_records
-from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.errors import ErrorCode, api_error
 
 
@@ -31,15 +32,26 @@ class ShareGroupLog:
 
     def write(self, entry: GroupEntry, group: ShareGroup, records: Sequence[ShareRecord]) -> None:
         """Append and apply, without waiting for replication. Raises ApiError: nothing was appended, and nothing has changed."""
+        if records:
+            self._write(entry, group, records, _encoded(group, records))
 
+    def write_each(self, entry: GroupEntry, group: ShareGroup, records: Sequence[ShareRecord]) -> None:
+        """As `write`, of records that mean something without those behind them, in as many appends as they need."""
+        pairs = _encoded(group, records)
+        start = 0
+        for end in cuts(pairs):
+            self._write(entry, group, records[start:end], pairs[start:end])
+            start = end
+
+    def _write(
+        self, entry: GroupEntry, group: ShareGroup, records: Sequence[ShareRecord], pairs: Sequence[KeyValue]
+    ) -> None:
         def apply(_: object) -> None:
             entry.share = group
             for record in records:
                 group.apply(record)
 
-        if records:
-            pairs = [share_records.encode_record(group.group_id, record) for record in records]
-            self._appends.append(entry.partition, pairs, apply)
+        self._appends.append(entry.partition, pairs, apply)
 
     async def replicated(self, entry: GroupEntry) -> None:
         """Return when all that was written is replicated."""
@@ -74,3 +86,7 @@ def need_share_group(entry: GroupEntry | None) -> ShareGroup:
     if entry is None or entry.share is None or entry.share.is_dead:
         raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such share group")
     return entry.share
+
+
+def _encoded(group: ShareGroup, records: Sequence[ShareRecord]) -> list[KeyValue]:
+    return [share_records.encode_record(group.group_id, record) for record in records]

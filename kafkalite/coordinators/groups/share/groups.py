@@ -109,7 +109,7 @@ class ShareGroups:
                 self._group_log.write(entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
                 records = await result_of(rules.new_target(group, topics, self._services.clock.wall_ms()))
                 self._group_log.check_current(entry, group)
-                self._group_log.write(entry, group, records)
+                self._group_log.write_each(entry, group, records)  # its epoch comes last
                 # A first target assigns nothing: the states of the partitions are not begun yet.
                 if group.target_epoch != before and any(group.targets.values()):
                     runtime.assigned_ms = self._now()
