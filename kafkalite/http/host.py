@@ -31,6 +31,12 @@ class Health(Protocol):
         """What the node can see to be wrong."""
 
 
+class ClockCheck(Protocol):
+    """`ahead_s`: by how much the node's clock is ahead of ZooKeeper's."""
+
+    ahead_s: float
+
+
 class Counted(Sampled, Protocol):
     """What a scrape of metrics reads."""
 
@@ -43,6 +49,9 @@ class Counted(Sampled, Protocol):
     http: HttpServer
     loop_times: LoopTimes
     sampler: Sampler
+
+    @property
+    def clock_check(self) -> ClockCheck: ...
 
     @property
     def health(self) -> Health: ...
