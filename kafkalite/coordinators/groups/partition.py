@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Generic, TypeVar
@@ -21,6 +22,7 @@ from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOu
 from kafkalite.coordinators.groups.decisions.streams.members import TaskSets
 from kafkalite.coordinators.groups.decisions.streams.topology import Configured
 from kafkalite.coordinators.groups.offsets import GroupOffsets
+from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import LeaderEpoch, Offset, ProducerId, TopicId
@@ -113,6 +115,8 @@ class ShareRuntime:
     #: Deletions of states that have begun.
     deletions: int = 0
     leaving: SharedTopics = field(default_factory=dict)
+    #: Beginnings of states that are under way. A state is deleted after them: one that began later would stay for good.
+    beginning: Counter[ShareKey] = field(default_factory=Counter)
     #: Partitions that had yet to begin when the group was loaded. A state that is there may be that of a removed partition, with the
     #: epoch of its leader, if the coordinator before this one ended before it was deleted: it is deleted first, by one task at a time.
     doubtful: dict[TopicId, set[int]] = field(default_factory=dict)

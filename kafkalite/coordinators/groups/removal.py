@@ -235,11 +235,14 @@ class GroupRemoval:
         is missing stay if this node has not heard of its deletion.
 
         Only at its second sweep: a node that has just taken over may hear of a new topic later than the one before it. After
-        that, those of former topics: of a deletion just before a controller's end the next controller does not report.
+        that, those of former topics: of a deletion just before a controller's end the next controller does not report. The same goes for
+        states of share groups.
         """
-        for partition in [partition for partition in self._log.states() if partition.sweeps == _SWEPT]:
+        swept = [partition for partition in self._log.states() if partition.sweeps == _SWEPT]
+        for partition in swept:
             await self._refused(await self._of_former_topics(partition))
             await asyncio.sleep(0)
+        await self._forget_states(swept)
         due = [partition for partition in self._log.states() if partition.sweeps < _SWEPT]
         if not due:
             return
@@ -312,14 +315,19 @@ class GroupRemoval:
         shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
         kept = await self._refused(doomed)
         begun = [topic for group in shared for topic in share_topics(group).values() if topic.name in topics]
-        is_done = await self._shares.forget(
-            lambda topic_id, name: self._topic(name) is not None or self._services.is_deleted(name, topic_id)
-        )
+        is_done = await self._forget_states([partition])
         keys = [TopicPartition(topic.name, number) for topic in begun for number in topic.partitions]
         removed = [key for key in keys if _is_removed(key, topics[key.topic])]
         if removed:
             self._services.supervisor.spawn("groups.purge", self._shares.partitions_removed(removed), Policy.ISOLATED)
         return is_done and not kept
+
+    async def _forget_states(self, partitions: Sequence[GroupPartition]) -> bool:
+        """Delete the states that share groups of these partitions have of topics that are gone. Whether all could be deleted."""
+        return await self._shares.forget(
+            lambda topic_id, name: self._topic(name) is not None or self._services.is_deleted(name, topic_id),
+            partitions,
+        )
 
     def _topic(self, name: str) -> TopicMetadata | None:
         topic = self._services.metadata([name]).topics[0]

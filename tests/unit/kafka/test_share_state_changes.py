@@ -9,13 +9,14 @@ from uuid import UUID
 
 import pytest
 
-from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
-from kafkalite.coordinators.groups.partition import GroupEntry, ShareRuntime
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.share.group import PartitionsWithState, SharedTopic, ShareGroup
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.state import StoredState, initialized
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import GROUP_TOPIC, NO_OFFSET, Offset, TopicPartition
+from kafkalite.model import GROUP_TOPIC, NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
 from tests.support.waiting import until
 
@@ -381,15 +382,24 @@ class _OneState:
         self.state = initialized(self.state, state_epoch, start_offset, 0) or self.state
 
 
+def _group_with(topic_id: str, number: int) -> tuple[GroupEntry, ShareGroup]:
+    """A group with a partition whose state is to begin."""
+    shared = PartitionsWithState({TopicId(topic_id): SharedTopic("t", frozenset({number}))})
+    entry = GroupEntry(GroupPartition(0, LeaderEpoch(0)), Group("g"), share=ShareGroup("g", shared=shared))
+    assert entry.share is not None
+    return entry, entry.share
+
+
 @pytest.mark.parametrize("in_turn", [list, lambda gates: gates[::-1]], ids=["in order", "the later one first"])
 async def test_a_doubtful_state_is_deleted_once(broker: Broker, in_turn: Callable[[Any], Any]) -> None:
     """An administrator sets the offset of a partition that is about to begin. The second deletion took what was set, after the answer."""
     shares, key, coordinator = broker.side.groups.share_states, ShareKey("g", UUID(int=1), 0), _OneState()
     shares.persister = lambda: coordinator  # type: ignore[assignment, return-value]
-    runtime = ShareRuntime(doubtful={"T": {0}})  # type: ignore[dict-item]
-    beginning = asyncio.create_task(shares._begin(runtime, "T", key, 5, NO_OFFSET))  # type: ignore[arg-type]
+    topic_id, (entry, group) = TopicId("T"), _group_with("T", 0)
+    entry.share_runtime.doubtful = {topic_id: {0}}
+    beginning = asyncio.create_task(shares._begin(entry, group, topic_id, key, 5, NO_OFFSET))
     await until(lambda: bool(coordinator.gates))
-    setting = asyncio.create_task(shares._begin(runtime, "T", key, 6, Offset(3)))  # type: ignore[arg-type]
+    setting = asyncio.create_task(shares._begin(entry, group, topic_id, key, 6, Offset(3)))
     for _ in range(5):
         await asyncio.sleep(0)
     for gate in in_turn(coordinator.gates):

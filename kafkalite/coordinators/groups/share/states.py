@@ -14,13 +14,13 @@ from kafkalite.coordinators.groups.decisions.share.group import (
     SharedTopic,
     SharedTopics,
     ShareGroup,
+    deletion_begun,
     joined,
     only,
     partitions_of,
     without,
-    without_topics,
 )
-from kafkalite.coordinators.groups.partition import GroupEntry, ShareRuntime
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, ShareRuntime
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.share.group_log import ShareGroupLog, need_share_group
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
@@ -95,11 +95,13 @@ class ShareGroupStates:
         try:
             while self._group_log.is_current(entry, group):
                 keys = _keys_of(group.group_id, _due(entry, group))[:_CHUNK]
-                epoch = group.epoch
+                epoch, deletions = group.epoch, runtime.deletions
                 await self._group_log.stored(entry, group)
-                deletions = runtime.deletions
+                if runtime.deletions != deletions:
+                    continue  # others are due by now
                 begun = await _errors(
-                    runtime, [partial(self._begin, runtime, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys]
+                    runtime,
+                    [partial(self._begin, entry, group, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys],
                 )
                 if runtime.deletions != deletions:
                     continue  # what was deleted meanwhile, and is wanted again by now, begins another time
@@ -120,22 +122,43 @@ class ShareGroupStates:
             runtime.rest()
 
     async def _begin(
-        self, runtime: ShareRuntime, topic_id: TopicId, key: ShareKey, epoch: int, start_offset: Offset
+        self, entry: GroupEntry, group: ShareGroup, topic_id: TopicId, key: ShareKey, epoch: int, start_offset: Offset
     ) -> None:
         """Begin the state of one partition, or set where it begins. Raises ApiError."""
+        runtime = entry.share_runtime
         if key.partition in runtime.doubtful.get(topic_id, ()):
             async with runtime.doubts:
                 if key.partition in runtime.doubtful[topic_id]:
                     await self.persister().delete(key)
                     runtime.doubtful[topic_id].discard(key.partition)
-        await self.persister().initialize(key, epoch, start_offset)
+        if not _is_to_begin(entry, group, topic_id, key.partition):
+            raise _not_deleted()
+        runtime.beginning[key] += 1
+        try:
+            await self.persister().initialize(key, epoch, start_offset)
+        finally:
+            runtime.beginning[key] -= 1
+            if not runtime.beginning[key]:
+                del runtime.beginning[key]
+            runtime.rest()
+
+    async def _erase(self, runtime: ShareRuntime, key: ShareKey) -> None:
+        """Delete the state of one partition, which is not to begin any more. Raises ApiError."""
+        while key in runtime.beginning:
+            await runtime.rested.wait()
+        await self.persister().delete(key)
 
     async def delete_states(self, entry: GroupEntry, topic_ids: Iterable[TopicId]) -> dict[TopicId, ApiError | None]:
-        """Forget how far the group is on these topics, and what became of each. Members get them no more meanwhile."""
-        group = need_share_group(entry)
-        doomed = {key: each for key, each in rules.begun(group).items() if key in set(topic_ids)}
-        self._group_log.write(entry, group, [without_topics(group.shared, doomed)] if doomed else [])
-        return await self._delete(entry, group, doomed)
+        """Forget how far the group is on these topics, and what became of each. Members get them no more meanwhile.
+
+        What is being deleted now is left alone: a second deletion could end later, when its states have begun again.
+        """
+        group, runtime, named = need_share_group(entry), entry.share_runtime, set(topic_ids)
+        wanted = {key: each for key, each in rules.begun(group).items() if key in named}
+        doomed = {key: each for key, each in wanted.items() if key not in runtime.being_deleted}
+        self._group_log.write(entry, group, [deletion_begun(group.shared, doomed)] if doomed else [])
+        found = await self._delete(entry, group, doomed)
+        return found | {key: _not_deleted() for key in wanted.keys() - doomed.keys()}
 
     async def _delete(
         self, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
@@ -148,7 +171,7 @@ class ShareGroupStates:
             await self._group_log.stored(entry, group)
             keys = _keys_of(group.group_id, doomed)
             failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
-            errors = await _errors(runtime, [partial(self.persister().delete, key) for _, key in keys])
+            errors = await _errors(runtime, [partial(self._erase, runtime, key) for _, key in keys])
             for (topic_id, _), error in zip(keys, errors, strict=True):
                 failed[topic_id] = failed[topic_id] or error
             self._group_log.check_current(entry, group)
@@ -160,18 +183,17 @@ class ShareGroupStates:
         return failed
 
     async def _resume_deletion(self, entry: GroupEntry, group: ShareGroup) -> None:
-        """What a coordinator before this one, or an attempt that failed, has begun to delete.
-
-        What is being deleted now is left alone: a second deletion could end later, when its states have begun again.
-        """
+        """What a coordinator before this one, or an attempt that failed, has begun to delete."""
         names = _left_to_delete(entry, group)
         if not names:
             return
-        known = {topic.topic_id: topic for topic in self._topics.lookup(set(names.values())).values()}
-        doomed = {
-            topic_id: SharedTopic(name, frozenset(range(known[topic_id].partitions if topic_id in known else 0)))
-            for topic_id, name in names.items()
+        # Records of versions up to 2026-11 do not say which partitions.
+        present = {
+            topic.topic_id: SharedTopic(topic.name, frozenset(range(topic.partitions)))
+            for topic in self._topics.lookup(set(names.values())).values()
         }
+        noted = joined({key: SharedTopic(name, frozenset()) for key, name in names.items()}, rules.begun(group))
+        doomed = {key: each for key, each in joined(noted, present).items() if key in names}
         try:
             await self._delete(entry, group, doomed)
         except ApiError as error:
@@ -187,6 +209,8 @@ class ShareGroupStates:
         if not wanted.keys().isdisjoint(_left_to_delete(entry, group)):
             await self._resume_deletion(entry, group)
             self._group_log.check_current(entry, group)
+            # What was deleted meanwhile would leave its states.
+            wanted = {key: each for key, each in wanted.items() if self._topics.topic_id(each[0]) == key}
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
         if not wanted.keys().isdisjoint(group.shared.deleting):
@@ -197,14 +221,16 @@ class ShareGroupStates:
         finally:
             runtime.altering -= 1
             runtime.rest()
+            if group.members:  # one that came meanwhile waits for states
+                self.work(entry, group)
 
     async def _alter_offsets(
         self, entry: GroupEntry, group: ShareGroup, wanted: Mapping[TopicId, tuple[str, Mapping[int, Offset]]]
     ) -> dict[tuple[TopicId, int], ApiError | None]:
         runtime = entry.share_runtime
         deletions = runtime.deletions
-        # Under a new epoch: what the partitions' leaders may still write is fenced.
-        self._group_log.write(entry, group, rules.next_epoch(group))
+        named = {key: SharedTopic(name, frozenset(each)) for key, (name, each) in wanted.items()}
+        self._group_log.write(entry, group, rules.about_to_set(group, named))
         epoch = group.epoch
         await self._group_log.stored(entry, group)
         keys = [
@@ -213,7 +239,7 @@ class ShareGroupStates:
             for number in each
         ]
         beginnings = [
-            partial(self._begin, runtime, topic_id, key, epoch, wanted[topic_id][1][key.partition])
+            partial(self._begin, entry, group, topic_id, key, epoch, wanted[topic_id][1][key.partition])
             for topic_id, key in keys
         ]
         errors = await _errors(runtime, beginnings)
@@ -243,14 +269,15 @@ class ShareGroupStates:
         }
         is_done = not gone
         while not is_done:
-            is_done = await self.forget(lambda topic_id, _: topic_id in gone)
+            is_done = await self.forget(lambda topic_id, _: topic_id in gone, list(self._log.states()))
             if not is_done:
                 await asyncio.sleep(_DELETE_AGAIN_S)
 
-    async def forget(self, is_gone: Callable[[TopicId, str], bool]) -> bool:
-        """Delete the states of topics, by id and name, that are gone. Those of a topic that is there stay. Whether all could be deleted."""
+    async def forget(self, is_gone: Callable[[TopicId, str], bool], partitions: Sequence[GroupPartition]) -> bool:
+        """Delete the states that groups of these partitions have of topics, by id and name, that are gone. Those of a topic that is there
+        stay. Whether all could be deleted."""
         is_done = True
-        for partition in list(self._log.states()):
+        for partition in partitions:
             for entry in list(partition.entries.values()):
                 if entry.share is None:
                     continue
@@ -312,7 +339,8 @@ class ShareGroupStates:
             await self._group_log.stored(entry, group)
             keys = _keys_of(group.group_id, doomed)
             while keys and self._group_log.is_current(entry, group):
-                errors = await _errors(runtime, [partial(self.persister().delete, key) for _, key in keys[:_CHUNK]])
+                erasing = [partial(self._erase, runtime, key) for _, key in keys[:_CHUNK]]
+                errors = await _errors(runtime, erasing)
                 failed = [key for key, error in zip(keys, errors, strict=False) if error is not None]
                 keys = [*failed, *keys[_CHUNK:]]
                 if failed:
@@ -336,7 +364,7 @@ class ShareGroupStates:
             await self._resume_deletion(entry, group)
             if _left_to_delete(entry, group):
                 raise _not_deleted()
-            failed = await self.delete_states(entry, list(rules.begun(group)))
+            failed = await self.delete_states(entry, rules.begun(group).keys() - runtime.being_deleted)
             for error in failed.values():
                 if error is not None:
                     raise error
@@ -355,8 +383,17 @@ def _left_to_delete(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, str]:
 
 
 def _due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
-    """The partitions whose states are to begin now."""
-    return without(group.shared.initializing, partitions_of(entry.share_runtime.leaving))
+    """The partitions whose states are to begin now. None while an administrator sets offsets: a state that began would undo that."""
+    shared, runtime = group.shared, entry.share_runtime
+    if runtime.altering:
+        return {}
+    due = without(shared.initializing, partitions_of(runtime.leaving))
+    return {key: each for key, each in due.items() if key not in shared.deleting}
+
+
+def _is_to_begin(entry: GroupEntry, group: ShareGroup, topic_id: TopicId, number: int) -> bool:
+    leaving = entry.share_runtime.leaving.get(topic_id)
+    return rules.is_to_begin(group, topic_id, number) and (leaving is None or number not in leaving.partitions)
 
 
 def _keys_of(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:
@@ -411,6 +448,6 @@ async def _side_by_side(work: Sequence[_Work]) -> list[ApiError | None]:
     return [task.result() for task in found]
 
 
-def _not_deleted() -> Exception:
+def _not_deleted() -> ApiError:
     """What is set while offsets are deleted may be deleted, too. A client that gets this error asks again."""
     return api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "offsets of the group are being deleted")

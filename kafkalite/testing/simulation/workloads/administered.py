@@ -39,8 +39,8 @@ _CREATE, _DELETE, _PRODUCE, _ALTER, _DELETE_OFFSETS, _DELETE_GROUPS = 7, 5, 9, 0
 #: How often a request is sent before the administrator gives up.
 _ATTEMPTS = 60
 _PAUSE_S = 0.15
-#: What was asked for without an answer is over after this time: coordinators ask for 15 s.
-_SETTLED_S = 25.0
+#: What was asked for without an answer is over after this time: coordinators ask for 15 s, and delete a state after what begins it.
+_SETTLED_S = 40.0
 #: The group has no offsets, or there is no group: so all begins again.
 _NOTHING_THERE = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 #: A coordinator that has not heard of a deletion finds it out at its second sweep.

@@ -66,7 +66,11 @@ SharedTopics = Mapping[TopicId, SharedTopic]
 
 @dataclass(frozen=True, slots=True)
 class PartitionsWithState:
-    """Of which partitions there is a state. `deleting`: topics whose states are being deleted, with their names."""
+    """Of which partitions there is a state, or may be one: a partition is here from before its state begins until it is deleted.
+
+    `initializing`: a state may be there, or not. `deleting`: topics whose states are being deleted, with their names; their
+    partitions are among `initializing` (records of versions up to 2026-11 do not have them).
+    """
 
     initializing: SharedTopics = field(default_factory=dict)
     initialized: SharedTopics = field(default_factory=dict)
@@ -174,14 +178,14 @@ def partitions_of(topics: SharedTopics) -> dict[TopicId, frozenset[int]]:
     return {topic_id: topic.partitions for topic_id, topic in topics.items()}
 
 
-def without_topics(shared: PartitionsWithState, topic_ids: Iterable[TopicId]) -> PartitionsWithState:
-    """`shared` after the deletion of the states of these topics has begun."""
+def deletion_begun(shared: PartitionsWithState, topic_ids: Iterable[TopicId]) -> PartitionsWithState:
+    """`shared` after the deletion of the states of these topics has begun: the next coordinator has to know the partitions, too."""
     gone = set(topic_ids)
-    names = {**{key: each.name for key, each in joined(shared.initializing, shared.initialized).items()}}
+    doomed = {key: each for key, each in joined(shared.initializing, shared.initialized).items() if key in gone}
     return PartitionsWithState(
-        {key: each for key, each in shared.initializing.items() if key not in gone},
+        joined(shared.initializing, doomed),
         {key: each for key, each in shared.initialized.items() if key not in gone},
-        {**shared.deleting, **{key: names[key] for key in sorted(gone) if key in names}},
+        {**shared.deleting, **{key: doomed[key].name for key in sorted(doomed)}},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kafkalite.coordinators.groups.decisions.members import GroupEpoch
 from kafkalite.coordinators.groups.decisions.share.group import (
@@ -39,8 +40,29 @@ def begun(group: ShareGroup) -> dict[TopicId, SharedTopic]:
     return joined(group.shared.initializing, group.shared.initialized)
 
 
+def is_to_begin(group: ShareGroup, topic_id: TopicId, number: int) -> bool:
+    """Whether the records name this partition, so that its state will be deleted one day, and not now."""
+    shared = group.shared
+    if topic_id in shared.deleting:
+        return False
+    return any(
+        topic_id in each and number in each[topic_id].partitions for each in (shared.initializing, shared.initialized)
+    )
+
+
 def next_epoch(group: ShareGroup) -> list[ShareRecord]:
     return [GroupEpoch(group.epoch + 1, group.metadata_hash)]
+
+
+def about_to_set(group: ShareGroup, wanted: SharedTopics) -> list[ShareRecord]:
+    """An administrator sets start offsets of these partitions, under a new epoch: what the partitions' leaders may still write is fenced.
+
+    Those that have a state keep it until then.
+    """
+    shared = group.shared
+    fresh = without(wanted, partitions_of(begun(group)))
+    noted = [replace(shared, initializing=joined(shared.initializing, fresh))] if fresh else []
+    return [*noted, *next_epoch(group)]
 
 
 def deleted(group: ShareGroup, doomed: SharedTopics, kept: Sequence[TopicId]) -> list[ShareRecord]:
@@ -48,10 +70,12 @@ def deleted(group: ShareGroup, doomed: SharedTopics, kept: Sequence[TopicId]) ->
     if not doomed:
         return []
     shared = group.shared
+    gone = {topic_id: topic for topic_id, topic in doomed.items() if topic_id not in kept}
     left = {topic_id: doomed[topic_id] for topic_id in kept}
     deleting = {topic_id: name for topic_id, name in shared.deleting.items() if topic_id not in doomed}
     # Some of their states are gone: they begin again before they are assigned.
-    return [PartitionsWithState(joined(shared.initializing, left), shared.initialized, deleting)]
+    initializing = joined(without(shared.initializing, partitions_of(gone)), left)
+    return [PartitionsWithState(initializing, shared.initialized, deleting)]
 
 
 def beginning_again(group: ShareGroup, removed: SharedTopics) -> list[ShareRecord]:
