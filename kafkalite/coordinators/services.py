@@ -350,7 +350,10 @@ class Services(Protocol):
     def topic_name(self, topic_id: TopicId) -> str | None: ...
 
     def is_deleted(self, name: str, topic_id: TopicId) -> bool:
-        """Whether this node has heard that the topic was deleted. One that is missing without that may have vanished (ADR 19)."""
+        """Whether this node has heard that the topic was deleted. One that is missing without that may have vanished (ADR 19).
+
+        `name` empty: the topic of this id, whatever its name was.
+        """
         ...
 
     def features(self) -> Finalized:

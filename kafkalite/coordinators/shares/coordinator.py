@@ -29,6 +29,7 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, SHARE_TOPIC, LeaderEpoch, Offset, TopicPartition
 from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.topic_ids import from_wire
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker
@@ -128,6 +129,8 @@ class ShareCoordinator:
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: Offset) -> None:
         """See SharePersister."""
         _check_key(key)
+        if self._is_deleted(key.topic_id):
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         if start_offset < NO_OFFSET:
             raise api_error(ErrorCode.INVALID_REQUEST, f"there is no start offset {start_offset}")
         partition, entry = self._find(key)
@@ -263,9 +266,12 @@ class ShareCoordinator:
             await self.prune()
 
     async def prune(self) -> None:
-        """Delete the records before the oldest snapshot that is needed, in every partition coordinated here."""
+        """Delete the records before the oldest snapshot that is needed, in every partition coordinated here. States of deleted topics go first:
+        a request to begin one may have come when the group's coordinator had given up on it, and had deleted the state."""
         for partition in list(self.log.states()):
             try:
+                for _ in self._delete_former(partition):
+                    await asyncio.sleep(0)
                 for _ in self._rewrite_idle(partition):
                     await asyncio.sleep(0)
                 await self._prune(partition)
@@ -273,6 +279,29 @@ class ShareCoordinator:
                 suppressed = self._repeats.admit(("share.prune_failed", partition.index))
                 if suppressed is not None:
                     _log.info("share.prune_failed", partition=partition.index, error=str(error), suppressed=suppressed)
+
+    def _is_deleted(self, topic_id: UUID) -> bool:
+        return self._services.is_deleted("", from_wire(topic_id.bytes))
+
+    def _delete_former(self, partition: SharePartitionStates) -> Iterator[None]:
+        """The states of topics of whose deletion this node has heard."""
+        gone = {topic_id for topic_id in {key.topic_id for key in partition.entries} if self._is_deleted(topic_id)}
+        doomed = [key for key in partition.entries if key.topic_id in gone]
+        for position in range(0, len(doomed), _CHUNK):
+            if self.log.ready_state(partition.index) is not partition:
+                return
+            self._delete_all(
+                partition, [key for key in doomed[position : position + _CHUNK] if key in partition.entries]
+            )
+            yield
+
+    def _delete_all(self, partition: SharePartitionStates, keys: Sequence[ShareKey]) -> None:
+        def apply(_: Offset) -> None:
+            for key in keys:
+                del partition.entries[key]
+
+        if keys:
+            self._appends.append(partition, [encode_snapshot(key, None) for key in keys], apply)
 
     def _rewrite_idle(self, partition: SharePartitionStates) -> Iterator[None]:
         """Snapshots of keys that nobody writes, if they hold back many records of others."""

@@ -11,8 +11,9 @@ import pytest
 
 from kafkalite.coordinators.groups.share import states
 from kafkalite.coordinators.shares.persistence import ShareKey
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import DeleteTopicsRequest
+from kafkalite.model import NO_OFFSET
 from tests.support.waiting import until
 
 from .conftest import Broker
@@ -203,3 +204,33 @@ async def test_offsets_that_are_set_outlive_a_member_that_joins(
         while member.count < 4:
             await member.beat(0)
     assert await broker.side.share_persister.start_offset(key) == 3
+
+
+async def test_a_share_coordinator_begins_no_state_of_a_deleted_topic(broker: Broker) -> None:
+    """A request came when its sender had given up on it, and had deleted the state."""
+    await empty_group(broker)
+    key = key_of(broker, "t", 0)
+    await (await delete_topic(broker))
+    with pytest.raises(ApiError) as refused:
+        await broker.side.share_persister.initialize(key, 9, NO_OFFSET)
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not states_of(broker)
+
+
+async def test_a_share_coordinator_deletes_states_of_deleted_topics(broker: Broker) -> None:
+    """Such a request came before this node had heard of the deletion. A topic that has vanished keeps its states."""
+    await empty_group(broker)
+    key, shares = key_of(broker, "t", 0), broker.side.shares
+    restore = broker.services.vanish("t")
+    await shares.prune()
+    assert states_of(broker) == 4
+    restore()
+    await broker.services.delete_topics(DeleteTopicsRequest(("t",)), {})
+    await broker.create("t")
+    await shares.prune()
+    assert not states_of(broker)
+    for state in list(shares.log.states()):
+        shares.log.reload(state.index)
+    await until(lambda: not shares.log.is_loading)
+    assert not states_of(broker)
+    assert await broker.side.share_persister.start_offset(key) == NO_OFFSET
