@@ -442,6 +442,8 @@ DIRECTED = {
     "replaced": "tests/unit/kafka/test_replaced_coordinators.py",
     # A coordinator has to be replaced and be back while one append waits.
     "reloaded": "tests/unit/kafka/test_stale_coordinators.py",
+    # A topic has to be deleted within the second in which its states begin, and their share coordinator to be away then.
+    "outlived": "tests/unit/kafka/test_former_topic_states.py",
     # A follower's first fetch has to arrive just before the leader checks which replicas are in sync.
     "outside": "tests/sim/test_found.py",
     "swap": "tests/unit/log/test_compaction_swap.py",

@@ -14,6 +14,7 @@ from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import DeleteTopicsRequest
 from kafkalite.model import NO_OFFSET
+from kafkalite.testing.simulation.plants import PLANTS
 from tests.support.waiting import until
 
 from .conftest import Broker
@@ -65,8 +66,13 @@ def held(
         yield asked
 
 
-async def test_a_state_that_begins_while_its_topic_is_deleted(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_planted", [False, True])
+async def test_a_state_that_begins_while_its_topic_is_deleted(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_planted: bool
+) -> None:
     """Its share coordinator was away. The deletion was served first, and the state began afterwards, for good."""
+    if is_planted:
+        PLANTS["outlived"](monkeypatch.setattr)
     client = await started(broker)
     await broker.create("u")
     slow = SlowBeginning(broker, monkeypatch, key_of(broker, "t", 0))
@@ -77,7 +83,8 @@ async def test_a_state_that_begins_while_its_topic_is_deleted(broker: Broker, mo
     await asyncio.gather(joining, deleting)
     await until(lambda: not group_of(broker).shared.initializing)
     assert [topic.name for topic in group_of(broker).shared.initialized.values()] == ["u"]
-    assert states_of(broker) == 1
+    await broker.side.shares.prune()
+    assert states_of(broker) == 1 + is_planted
 
 
 @pytest.mark.parametrize("who", ["a sweep", "a member"])

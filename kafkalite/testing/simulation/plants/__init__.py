@@ -73,6 +73,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "tasks": coordinators.tasks_given_before_given_up,
     "topology": groups.topology_of_a_deleted_group,
     "while-set": groups.deletes_while_offsets_are_set,
+    "outlived": groups.deletes_before_beginnings_end,
     "unstable": groups.reads_unstable_offsets,
     "set-back": groups.last_marker_wins,
 }

@@ -7,6 +7,8 @@ from typing import Any
 from kafkalite.coordinators.groups.offsets import GroupOffsets
 from kafkalite.coordinators.groups.partition import GroupEntry, ShareRuntime
 from kafkalite.coordinators.groups.removal import GroupRemoval
+from kafkalite.coordinators.groups.share.states import ShareGroupStates
+from kafkalite.coordinators.shares.coordinator import ShareCoordinator
 from kafkalite.model import TopicPartition
 from kafkalite.testing.simulation.plants.patch import Patch
 
@@ -28,6 +30,17 @@ def topology_of_a_deleted_group(patch: Patch) -> None:
 def deletes_while_offsets_are_set(patch: Patch) -> None:
     """A share group is deleted while an administrator sets its offsets: a state comes later, and fences the next group of this name."""
     patch(ShareRuntime, "is_busy", property(lambda self: self.is_initializing))
+
+
+def deletes_before_beginnings_end(patch: Patch) -> None:
+    """A share group's state is deleted while a request that begins it is under way: it begins afterwards, though its topic is gone. The share
+    coordinator does not look whether it is."""
+
+    async def planted(self: ShareGroupStates, runtime: Any, key: Any) -> None:
+        await self.persister().delete(key)
+
+    patch(ShareGroupStates, "_erase", planted)
+    patch(ShareCoordinator, "_is_deleted", lambda self, topic_id: False)
 
 
 def reads_unstable_offsets(patch: Patch) -> None:
