@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from uuid import UUID
 
@@ -65,7 +66,7 @@ def test_what_is_read_from_the_log_is_what_was_in_memory(
     log = [encode_snapshot(_KEY, state)]
     updates = 0
     for number, (start, batches) in enumerate(writes):
-        change = rules.change_of(state, number, Offset(start), batches)
+        change = replace(rules.change_of(state, Offset(start), batches), leader_epoch=number)
         state = rules.applied(state, change)
         if updates >= per_snapshot:
             state, updates = rules.snapshot(state, 200 + number), 0

@@ -165,7 +165,7 @@ class ShareCoordinator:
         partition, entry = self._find(key)
         state = rules.check_write(None if entry is None else entry.state, state_epoch, leader_epoch)
         assert entry is not None
-        change = rules.change_of(state, leader_epoch, start_offset, batches)
+        change = rules.change_of(state, start_offset, batches)
         if leader_epoch == state.leader_epoch and not entry.may_go_back:
             change = rules.unless_late(state, change)
         entry.may_go_back = False

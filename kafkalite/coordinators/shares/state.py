@@ -69,8 +69,10 @@ def after_read(known: StoredState | None, leader_epoch: int) -> tuple[StoredStat
 
 
 def check_write(known: StoredState | None, state_epoch: int, leader_epoch: int) -> StoredState:
-    """The state that this leader may change; only `initialized` begins another state epoch. Raises ApiError GROUP_ID_NOT_FOUND, FENCED_LEADER_EPOCH,
-    FENCED_STATE_EPOCH.
+    """The state that this leader may change. Raises ApiError GROUP_ID_NOT_FOUND, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
+
+    Higher epochs are taken, and change nothing, as in Kafka: only `initialized` begins another state epoch, and only `after_read` another
+    leader epoch. A write that a former leader made for a deleted group of this name would else fence the present leader.
     """
     state = _existing(known)
     _check_leader(state, leader_epoch)
@@ -79,14 +81,14 @@ def check_write(known: StoredState | None, state_epoch: int, leader_epoch: int) 
     return state
 
 
-def change_of(state: StoredState, leader_epoch: int, start_offset: Offset, batches: Sequence[StateBatch]) -> Change:
+def change_of(state: StoredState, start_offset: Offset, batches: Sequence[StateBatch]) -> Change:
     """What a leader's write says. Raises ApiError INVALID_REQUEST."""
     for batch in batches:
         if not 0 <= batch.first <= batch.last or batch.delivery_count < 0:
             raise api_error(ErrorCode.INVALID_REQUEST, f"there is no batch of offsets {batch.first} to {batch.last}")
     if start_offset < NO_OFFSET:
         raise api_error(ErrorCode.INVALID_REQUEST, f"there is no start offset {start_offset}")
-    return Change(state.snapshot_epoch, leader_epoch, start_offset, tuple(batches))
+    return Change(state.snapshot_epoch, state.leader_epoch, start_offset, tuple(batches))
 
 
 def applied(state: StoredState, change: Change) -> StoredState:

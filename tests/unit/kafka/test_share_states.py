@@ -84,6 +84,17 @@ async def test_a_leader_that_is_succeeded_is_fenced(broker: Broker) -> None:
     await shares.write(_KEY, 4, 6, Offset(8), [])
 
 
+async def test_a_write_fences_no_leader(broker: Broker) -> None:
+    """A former leader of a partition that was removed wrote for a group that was deleted. The partition was there again, in the leader epoch 0,
+    and the group too: nobody could read the state any more. As in Apache Kafka, only a read fences the leaders of before."""
+    shares = broker.side.share_persister
+    await shares.initialize(_KEY, 2, _NONE)
+    await shares.write(_KEY, 4, 9, Offset(7), [])
+    assert await shares.read(_KEY, 0) == (2, 0, 7, ())
+    reload(broker)
+    assert await shares.read(_KEY, 0) == (2, 0, 7, ())
+
+
 async def test_a_write_that_arrives_after_later_ones_undoes_nothing(broker: Broker) -> None:
     """A leader gives up on a write, its connection ends, and the network delivers the request seconds later."""
     shares = broker.side.share_persister
