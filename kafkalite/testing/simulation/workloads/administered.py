@@ -87,7 +87,7 @@ class _Member:
         return self._course.is_open.is_set() and (self.is_calm or not is_due)
 
     def delivered(self, partition: Partition, offset: int, value: bytes, count: int, asked_s: float, host: str) -> None:
-        led_until = self._course.led_until((self._course.topic, partition[1]), host)
+        led_until = self._course.led_until(partition, host)
         self._course.shares.deliver(partition, offset, count, min(asked_s, led_until))
 
     def confirmed(self, partition: Partition, said: dict[int, int]) -> None:
@@ -121,6 +121,8 @@ class ShareCourse:
         self._number = number
         self._topics = 0
         self._topic_id = b""
+        #: Of all topics by their labels.
+        self._names: dict[str, str] = {}
         #: Ids of topics that are gone.
         self._former: list[bytes] = []
         self._writing = asyncio.Lock()
@@ -129,7 +131,9 @@ class ShareCourse:
         self._acting: list[asyncio.Task[None]] = []
 
     def led_until(self, partition: Partition, host: str) -> float:
-        return self._simulation.shares.terms.led_until(partition, host)
+        """`partition` has its topic's label: the answer may be late, of a topic before the present one."""
+        topic, number = partition
+        return self._simulation.shares.terms.led_until((self._names[topic], number), host)
 
     def enter(self) -> None:
         """A member begins."""
@@ -353,6 +357,7 @@ class ShareCourse:
                     self.topic = ""
                 await asyncio.sleep(_PAUSE_S)
             self._topic_id = bytes(created.topic_id)
+            self._names[self._topic_id.hex()] = self.topic
             self.shares.is_another_topic()
             self.shares.begin(self._now(), {} if self._now() >= self._vague_until_s else None)
 
