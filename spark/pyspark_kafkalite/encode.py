@@ -18,6 +18,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.record.batch import TRANSACTIONAL_FLAG
 from kafkalite.record.builder import encode_batch
 from kafkalite.record.compression import compress
+from kafkalite.record.varint import encode_varint
 from pyspark_kafkalite import varints
 from pyspark_kafkalite.partitioner import binary_buffers
 
@@ -57,6 +58,35 @@ class EncodedBatch:
     destination: int
     count: int
     records: memoryview
+
+    def halves(self) -> tuple[EncodedBatch, EncodedBatch]:
+        """Two batches with these records, of which there are at least two: a topic may take less at once than the writer puts together."""
+        first = self.count // 2
+        middle = 0
+        for _ in range(first):
+            length, body = varints.read_one(self.records, middle)
+            middle = body + length
+        return (
+            EncodedBatch(self.destination, first, self.records[:middle]),
+            EncodedBatch(self.destination, self.count - first, self._counted_again(middle)),
+        )
+
+    def _counted_again(self, position: int) -> memoryview:
+        """The records from `position` on, as those of a batch of their own: their offset deltas begin at 0."""
+        counted = bytearray()
+        delta = 0
+        while position < len(self.records):
+            length, body = varints.read_one(self.records, position)
+            position = body + length
+            # attributes and the timestamp delta take a byte each
+            _, rest = varints.read_one(self.records, body + 2)
+            offset_delta = encode_varint(delta)
+            counted += encode_varint(2 + len(offset_delta) + position - rest)
+            counted += self.records[body : body + 2]
+            counted += offset_delta
+            counted += self.records[rest:position]
+            delta += 1
+        return memoryview(counted)
 
     def seal(
         self,

@@ -73,6 +73,8 @@ class RowWriter:
     _written: set[TopicPartition] = field(default_factory=set)
     _producer: TaskProducer | None = None
     _sending: Future[None] | None = None
+    #: Bytes of a batch: fewer than the option says once a topic has refused that much.
+    _batch_bytes: int = 0
     _rows: int = 0
     _bytes: int = 0
 
@@ -117,7 +119,7 @@ class RowWriter:
         rows, where = router.route(waiting[0] if len(waiting) == 1 else pa.Table.from_batches(waiting))
         queues: _Queues = {}
         try:
-            for batch in encode(rows, where, self.options.batch_bytes):
+            for batch in encode(rows, where, self._batch_bytes or self.options.batch_bytes):
                 tp = TopicPartition(*router.destinations[batch.destination])
                 queues.setdefault(tp, deque()).append(batch)
         except HeaderWithoutKey as error:
@@ -152,13 +154,12 @@ class RowWriter:
         try:
             self._acknowledged(producer, batches, self._produced(sealed))
         except ApiError as error:
-            is_of_earlier_task = producer.is_used and error.code in _STATE_LOST and not batches.keys() <= self._written
-            if not is_of_earlier_task:
+            if not any(self._has_remedy(error, producer, tp, batch) for tp, batch in batches.items()):
                 raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
-            refused = batches if len(batches) == 1 else self._one_by_one(producer, batches, sealed)
-            if refused:
-                self._producer = None
-                self._round(refused)  # the client has forgotten it, too: with a new one
+            refused = dict.fromkeys(batches, error)
+            if len(batches) > 1:
+                refused = self._one_by_one(producer, batches, sealed)
+            self._remedied(batches, refused)
         except (KafkaliteError, OSError) as error:
             raise self._failed(sealed, error) from error
 
@@ -186,25 +187,49 @@ class RowWriter:
             self._rows += batch.count
             self._bytes += len(batch.records)
 
+    def _has_remedy(self, error: ApiError, producer: TaskProducer, tp: TopicPartition, batch: EncodedBatch) -> bool:
+        """Whether a refused batch can be sent in another way.
+
+        A log that has lost what an earlier task wrote, or forgotten its producer, is not this task's matter, if it has written nothing
+        there yet. A topic may take smaller batches than the option says (max.message.bytes).
+        """
+        if error.code in _STATE_LOST:
+            return producer.is_used and tp not in self._written
+        return error.code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1
+
     def _one_by_one(
         self,
         producer: TaskProducer,
         batches: dict[TopicPartition, EncodedBatch],
         sealed: Mapping[TopicPartition, bytes],
-    ) -> dict[TopicPartition, EncodedBatch]:
-        """A log has lost what an earlier task wrote, or forgotten its producer: that is not this task's matter, if it has written nothing
-        there yet. The others may have their batch: as it is, they take it for a repetition. Returns the rest, for a new producer."""
-        refused: dict[TopicPartition, EncodedBatch] = {}
+    ) -> dict[TopicPartition, ApiError]:
+        """What is refused for good, after a round of which something was. The others may have their batch: as it is, they take it for a
+        repetition."""
+        refused: dict[TopicPartition, ApiError] = {}
         for tp, batch in batches.items():
             try:
                 self._acknowledged(producer, {tp: batch}, self._produced({tp: sealed[tp]}))
             except ApiError as error:
-                if tp in self._written or error.code not in _STATE_LOST:
+                if not self._has_remedy(error, producer, tp, batch):
                     raise WriteFailed(_refusal(error, len(sealed[tp]))) from error
-                refused[tp] = batch
+                refused[tp] = error
             except (KafkaliteError, OSError) as error:
                 raise self._failed([tp], error) from error
         return refused
+
+    def _remedied(
+        self, batches: Mapping[TopicPartition, EncodedBatch], refused: Mapping[TopicPartition, ApiError]
+    ) -> None:
+        """Send what was refused, and so is in no log: with a new producer, as the client has forgotten the old one, or in halves."""
+        lost = {tp: batches[tp] for tp, error in refused.items() if error.code in _STATE_LOST}
+        if lost:
+            self._producer = None
+            self._round(lost)
+        for tp in sorted(refused.keys() - lost.keys()):
+            # so that what is encoded from now on fits, or nearly: max.message.bytes counts what is compressed, so it does not say how much
+            self._batch_bytes = min(self._batch_bytes or self.options.batch_bytes, len(batches[tp].records) // 2)
+            for half in batches[tp].halves():
+                self._round({tp: half})
 
     def _failed(self, partitions: Iterable[TopicPartition], error: Exception) -> WriteFailed:
         return WriteFailed(f"writing to {names(partitions)} failed: {error_text(self.options.client, error)}")
@@ -279,7 +304,7 @@ class _TopicPartitions:
 def _refusal(error: ApiError, size: int) -> str:
     hint = ""
     if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-        hint = f" (the largest has {size} bytes; raise the topic's max.message.bytes, or lower kafka.batch.size if no row is that large)"
+        hint = f" (one row has {size} bytes with the header of its batch; raise the topic's max.message.bytes)"
     elif error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
         hint = " (fewer in-sync replicas than min.insync.replicas: kafkalite admin health)"
     elif error.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED):

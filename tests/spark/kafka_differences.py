@@ -61,10 +61,11 @@ class Side:
     def written(self, *columns: str, **options: Any) -> list[Any]:
         """What a write of these columns leaves in a new topic: {topic} in a column or an option is its name.
 
-        Of the options, `rows`, `mode` (None: not given) and `partitions` are about the test, the others about the sink.
+        Of the options, `rows`, `mode` (None: not given), `partitions` and `configs` (of the topic) are about the test, the others about
+        the sink.
         """
         rows, mode, partitions = options.pop("rows", 4), options.pop("mode", "append"), options.pop("partitions", 2)
-        topic = self.new_topic(partitions)
+        topic = self.new_topic(partitions, **options.pop("configs", {}))
         frame = self.spark.range(0, rows, 1, 1).selectExpr(*(column.format(topic=topic) for column in columns))
         writer = frame.write.format(self.name).option("kafka.bootstrap.servers", self.bootstrap)
         writer = writer.options(**{key: str(value).format(topic=topic) for key, value in options.items()})
@@ -358,6 +359,7 @@ CASES = [
          differs="names of columns have no case in Spark SQL, and here neither"),
     Case("no rows", lambda s: s.written("'v' value", topic="{topic}", rows=0)),
     Case("a record of 2 MB", lambda s: s.written("repeat('x', 2000000) value", topic="{topic}", rows=1)),
+    Case("a topic that takes less than a batch", lambda s: s.written("cast(id as string) key", "repeat('x', 100) value", topic="{topic}", rows=2000, configs={"max_message_bytes": "20000"})),
     Case("compression", lambda s: s.written("cast(id as string) key", "'v' value", topic="{topic}", **{"kafka.compression.type": "zstd"})),
     Case("an unknown compression", lambda s: s.written("'v' value", topic="{topic}", **{"kafka.compression.type": "brotli"})),
     Case("acks=all", lambda s: s.written("'v' value", topic="{topic}", partitions=1, **{"kafka.acks": "all"})),

@@ -77,6 +77,18 @@ def test_batches_keep_to_their_size_unless_a_single_record_is_larger() -> None:
     assert len(encoded) <= 8
 
 
+@given(given_rows=rows.filter(lambda r: len(r) > 1), with_headers=st.booleans(), codec=st.sampled_from(list(Codec)))
+@settings(max_examples=100, deadline=None)
+def test_halves_have_the_records_of_the_whole(given_rows, *, with_headers: bool, codec: Codec) -> None:
+    (whole,) = encode(as_rows(given_rows, with_headers=with_headers), np.zeros(len(given_rows), np.int64), 1 << 20)
+    halves = whole.halves()
+    assert [half.count for half in halves] == [len(given_rows) // 2, len(given_rows) - len(given_rows) // 2]
+    first, second = (list(read_records(seal(half, codec))) for half in halves)
+    assert [r.offset for r in first + second] == [*range(len(first)), *range(len(second))]
+    wanted = list(read_records(seal(whole, codec)))
+    assert [(r.key, r.value, r.headers) for r in first + second] == [(r.key, r.value, r.headers) for r in wanted]
+
+
 def test_a_header_without_a_key_is_refused() -> None:
     with pytest.raises(ValueError, match="header without a key"):
         list(

@@ -328,6 +328,68 @@ def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.M
         write(topic, [{"value": "v"}], topic="u")
 
 
+def with_largest_batch(fake: FakeLog, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topics' max.message.bytes."""
+    append = fake.append
+
+    def checked(tp: TopicPartition, batch: bytes) -> ProducedPartition:
+        if len(batch) > most:
+            return ProducedPartition(tp.topic, tp.partition, int(ErrorCode.MESSAGE_TOO_LARGE), NO_OFFSET)
+        return append(tp, batch)
+
+    monkeypatch.setattr(fake, "append", checked)
+
+
+@pytest.mark.parametrize("most", [250, 1000, 8000])
+def test_batches_are_cut_until_the_topic_takes_them(topic, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """max.message.bytes may be below kafka.batch.size, whose default is larger than that of Kafka's producer."""
+    with_largest_batch(topic, most, monkeypatch)
+    rows: list[dict[str, Any]] = [
+        {"partition": n % 3, "key": None if n % 5 else b"%d" % n, "value": f"{n}" + "v" * (n % 100), "headers": None}
+        for n in range(600)
+    ]
+    rows[7]["headers"] = [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
+    message = write(topic, rows, 4, topic="t", **{"kafka.buffer.memory": "20000"})
+    assert message.rows == 600
+    for partition in range(3):
+        mine = rows[partition::3]
+        found = topic.records("t", partition)
+        assert [(r.key, r.value) for r in found] == [(row["key"], row["value"].encode()) for row in mine]
+        assert [r.offset for r in found] == list(range(200))
+    assert topic.records("t", 1)[2].headers == (("h", b"1"), ("h", None))
+    assert sorted(message.offsets) == [("t", n, 0, 200) for n in range(3)]
+
+
+def test_a_small_partition_of_the_round_has_its_batch_once(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(topic, [{"partition": n, "value": "before"} for n in (0, 1, 2)], topic="t")
+    # one has forgotten the producer: that needs another remedy
+    topic.partitions[TopicPartition("t", 2)].sequences.clear()
+    with_largest_batch(topic, 300, monkeypatch)
+    rows: list[dict[str, Any]] = [{"partition": n % 3 if n < 6 else 1, "value": f"{n}" + "v" * 50} for n in range(30)]
+    assert write(topic, rows, topic="t").rows == 30
+    for partition in range(3):
+        expected = [row["value"].encode() for row in rows if row["partition"] == partition]
+        assert values(topic, "t", partition) == [b"before", *expected]
+
+
+def test_what_a_topic_takes_is_learnt(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every batch of a long task would travel in vain first."""
+    with_largest_batch(topic, 1000, monkeypatch)
+    rows = [{"value": "v" * 80} for _ in range(2000)]
+    write(topic, rows, 20, topic="u", **{"kafka.buffer.memory": "10000"})
+    log = topic.partitions[TopicPartition("u", 0)]
+    assert len(values(topic, "u", 0)) == 2000
+    assert topic.calls.count("produce_many") < 1.2 * len(log.batches)
+
+
+def test_one_row_that_is_too_large_is_refused_behind_those_that_fit(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_largest_batch(topic, 1000, monkeypatch)
+    rows = [{"value": "a"}, {"value": "b"}, {"value": "x" * 2000}, {"value": "c"}]
+    with pytest.raises(WriteFailed, match=r"MESSAGE_TOO_LARGE, u-0.*one row has 2070 bytes.*max\.message\.bytes"):
+        write(topic, rows, topic="u")
+    assert values(topic, "u", 0) == [b"a", b"b"]
+
+
 @pytest.mark.parametrize(
     ("fields", "topic_option", "says"),
     [
