@@ -87,6 +87,11 @@ _STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
 _JAVA_STORES = (".jks", ".keystore", ".truststore", ".p12", ".pfx", ".pkcs12", ".bcfks")
 
 
+def matters(key: str) -> bool:
+    """Whether a setting of this name would change what is read or written, or who is trusted."""
+    return key in USED or key in REFUSED or key in _ONLY or key in _STORE_TYPES or key == "partitioner.class"
+
+
 def check(key: str, value: str) -> str | None:
     """A warning for the option `kafka.<key>`, or None.
 

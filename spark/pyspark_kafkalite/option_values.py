@@ -32,6 +32,8 @@ _SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname", "ou
 _DURATION = re.compile(
     r"(\d{1,15})\s*(ms|msec|millis|milliseconds?|s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?|d|days?)?"
 )
+#: In front of an address, where Kafka's clients pass over it.
+_SCHEME = re.compile(r"[0-9A-Za-z._%-]*://")
 _DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 #: Of txnAppId: it is part of every transaction's name.
 NAME_CHARACTERS = 1_000
@@ -89,7 +91,7 @@ class Options:
         return int(match[1]) * scale
 
     def check_names(self) -> None:
-        """Refuse what is refused by name and what looks like a slip of the pen; leave what is not ours alone."""
+        """Refuse what is refused by name and what looks like a slip of the pen; warn of what is not ours, and leave it alone."""
         by_lower = {name.lower(): name for name in _KNOWN}
         for key in sorted(self._given):
             prefix, _, rest = key.partition(".")
@@ -98,11 +100,16 @@ class Options:
             if prefix in ("kafka", "kafkalite") and rest:
                 self._check_client_key(prefix, rest)
             elif key not in by_lower and key not in _SPARKS_OWN:
-                import difflib
+                self._check_unknown(key, by_lower)
 
-                close = difflib.get_close_matches(key, by_lower, n=1, cutoff=0.8)
-                if close:
-                    raise OptionError(f"there is no option {key}; did you mean {by_lower[close[0]]}?")
+    def _check_unknown(self, key: str, by_lower: Mapping[str, str]) -> None:
+        import difflib
+
+        close = difflib.get_close_matches(key, by_lower, n=1, cutoff=0.8)
+        meant = by_lower[close[0]] if close else f"kafka.{key}" if client_settings.matters(key) else None
+        if meant is not None:
+            raise OptionError(f"there is no option {key}; did you mean {meant}?")
+        self.warnings.append(f"{key} is no option here and is ignored")
 
     def _check_client_key(self, prefix: str, key: str) -> None:
         try:
@@ -119,10 +126,10 @@ class Options:
         servers = self.client("bootstrap.servers")
         if servers is None:
             raise OptionError(f"{BOOTSTRAP} is missing: host:port of one or more brokers")
-        endpoints = tuple(part.strip() for part in servers.split(",") if part.strip())
+        endpoints = tuple(_SCHEME.sub("", part.strip()) for part in servers.split(",") if part.strip())
         for endpoint in endpoints:
             host, _, port = endpoint.rpartition(":")
-            if not host or not _is_decimal(port) or not 0 < int(port) < 65536:
+            if not host or "/" in host or not _is_decimal(port) or not 0 < int(port) < 65536:
                 raise OptionError(f"{BOOTSTRAP}: {endpoint!r} is not host:port")
         if not endpoints:
             raise OptionError(f"{BOOTSTRAP} is empty")
@@ -189,7 +196,8 @@ def _number(name: str, value: str, least: int, most: int = LONG_MAX) -> int:
     try:
         number = int(value.strip())
     except ValueError:
-        raise OptionError(f"{name} is a whole number, not {value!r}") from None
+        unit = " of milliseconds since 1970" if name.endswith("Timestamp") else ""
+        raise OptionError(f"{name} is a whole number{unit}, not {value!r}") from None
     return _between(name, number, least, most)
 
 

@@ -147,6 +147,22 @@ def test_security() -> None:
     assert "maxOffsetsPerTrigger" in read(maxOffsetsPerTrigger="5").warnings[0]
 
 
+def test_addresses_as_kafka_s_clients_take_them() -> None:
+    """A protocol in front says nothing there: kafka.security.protocol counts."""
+    given = "PLAINTEXT://a:9092, SASL_SSL://[::1]:9093,b:9094"
+    assert read(kafka__bootstrap__servers=given).client.bootstrap == ("a:9092", "[::1]:9093", "b:9094")
+
+
+def test_what_has_no_effect_is_said() -> None:
+    """Names that may belong to another source stay, but not in silence; so do settings that only tune, without their prefix."""
+    given = BASE | {"inferSchema": "true", "max.poll.records": "5", "path": "x"}
+    for options in (read_options(given, streaming=False), write_options(given)):
+        assert options.warnings == (
+            "inferschema is no option here and is ignored",
+            "max.poll.records is no option here and is ignored",
+        )
+
+
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
     [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 hours", 7_200_000), ("1 min", 60_000), ("7", 7)],
@@ -168,7 +184,10 @@ def test_durations(text: str, milliseconds: int) -> None:
         ({"startingOffsets": '{"t":5}'}, "partition and number"),
         ({"startingOffsets": '{"t":{"x":5}}'}, "partition and number"),
         ({"startingOffsets": '{"t":{"0":-3}}'}, "the least is -2"),
-        ({"startingTimestamp": "noon"}, "whole number"),
+        (
+            {"startingTimestamp": "2024-01-01"},
+            "startingTimestamp is a whole number of milliseconds since 1970, not '2024-01-01'",
+        ),
         ({"minPartitions": "0"}, "the least is 1"),
         ({"includeHeaders": "yes"}, "true or false"),
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
@@ -177,6 +196,14 @@ def test_durations(text: str, milliseconds: int) -> None:
         ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
         ({"kafka.value.deserializer": "x"}, "cast it in the query"),
         ({"kafka.bootstrap.servers": "nowhere"}, "not host:port"),
+        (
+            {"kafka.bootstrap.servers": "a:9092,host/path:9092"},
+            "kafka.bootstrap.servers: 'host/path:9092' is not host:port",
+        ),
+        ({"kafka.bootstrap.servers": "PLAINTEXT://:9092"}, "not host:port"),
+        ({"isolation.level": "read_uncommitted"}, r"no option isolation\.level; did you mean kafka\.isolation\.level"),
+        ({"Security.Protocol": "SSL"}, r"did you mean kafka\.security\.protocol"),
+        ({"value.deserializer": "x"}, r"did you mean kafka\.value\.deserializer"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
         ({"startingOffsets": '{"t":{"²":5}}'}, "partition and number"),
         (
