@@ -12,10 +12,11 @@ from itertools import chain
 
 import pyarrow as pa
 
+from kafkalite.client.routing import can_be_topic
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, error_code, is_retriable
 from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import TopicPartition
+from kafkalite.model import MAX_NAME_LENGTH, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
@@ -274,6 +275,8 @@ class _TopicPartitions:
         return count
 
     def _asked(self, topic: str) -> int:
+        if not can_be_topic(topic):
+            raise _no_topic(topic)
         for number, pause_s in enumerate(self._pauses()):
             try:
                 answer = self._client.metadata([topic], allow_auto_create=True)
@@ -289,6 +292,8 @@ class _TopicPartitions:
                     f"topic {topic} does not exist, and the cluster does not create topics automatically: "
                     f"kafkalite admin create-topic {topic}"
                 )
+            if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+                raise _no_topic(topic)
             if not is_retriable(code):
                 raise WriteFailed(f"topic {topic}: {code.name}")
             self._sleep(pause_s)
@@ -301,10 +306,17 @@ class _TopicPartitions:
         yield from (1.0 for _ in range(max(1, int(left_s))))
 
 
+def _no_topic(name: str) -> BadRow:
+    shown = name[:MAX_NAME_LENGTH]
+    return BadRow(f"{shown!r} is no name of a topic: 1 to {MAX_NAME_LENGTH} letters, digits, dots, _ and -")
+
+
 def _refusal(error: ApiError, size: int) -> str:
     hint = ""
     if error.code is ErrorCode.MESSAGE_TOO_LARGE:
         hint = f" (one row has {size} bytes with the header of its batch; raise the topic's max.message.bytes)"
+    elif error.code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        hint = " (only brokers write to internal topics)"
     elif error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
         hint = " (fewer in-sync replicas than min.insync.replicas: kafkalite admin health)"
     elif error.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED):

@@ -328,6 +328,24 @@ def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.M
         write(topic, [{"value": "v"}], topic="u")
 
 
+def test_names_that_no_topic_can_have_and_internal_topics(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = ErrorCode.INVALID_TOPIC_EXCEPTION
+    monkeypatch.setattr(
+        topic, "append", lambda tp, batch: ProducedPartition(tp.topic, tp.partition, int(refused), NO_OFFSET)
+    )
+    with pytest.raises(WriteFailed, match=r"INVALID_TOPIC_EXCEPTION, u-0.*only brokers write to internal topics"):
+        write(topic, [{"value": "v"}], topic="u")
+    # a request could not even name them: it would be tried until request.timeout.ms is over
+    for name in ("t" * 40_000, "Übersicht"):
+        with pytest.raises(BadRow, match=r"'.{9,249}' is no name of a topic"):
+            write(topic, [{"value": "v", "topic": name}])
+    assert "metadata" not in topic.calls[topic.calls.index("produce_many") :]
+    named = TopicMetadata("a b", int(refused), NO_TOPIC_ID, ())
+    monkeypatch.setattr(topic, "metadata", lambda topics, **_: Metadata("cluster", BrokerId(1), (), (named,)))
+    with pytest.raises(BadRow, match=r"'a b' is no name of a topic: 1 to 249 letters, digits, dots, _ and -"):
+        write(topic, [{"value": "v", "topic": "a b"}])
+
+
 def with_largest_batch(fake: FakeLog, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topics' max.message.bytes."""
     append = fake.append
