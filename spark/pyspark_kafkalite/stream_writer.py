@@ -64,6 +64,9 @@ class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
 
             exactly_once.commit(self._connect(self._options.client), messages)
         keep_modules()
+        if batchId == 0:  # a process that commits a batch knows of no other: else each batch would say it
+            for warning in self._options.warnings:
+                log.warning("%s", warning)
         log.info("batch %d: wrote %d rows", batchId, sum(message.rows for message in messages if message is not None))
 
     def abort(self, messages: list[Any], batchId: int) -> None:

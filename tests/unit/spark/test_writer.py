@@ -26,6 +26,7 @@ from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.rows import BadRow, batches_of
 from pyspark_kafkalite.sending import WriteFailed
 from pyspark_kafkalite.source import KafkaliteDataSource
+from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
 from pyspark_kafkalite.writer import KafkaliteWriter
 from tests.spark.fake_log import FakeLog
 
@@ -326,6 +327,17 @@ def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.M
     )
     with pytest.raises(WriteFailed, match=r"MESSAGE_TOO_LARGE, u-0.*max\.message\.bytes"):
         write(topic, [{"value": "v"}], topic="u")
+
+
+def test_a_stream_s_sink_says_once_which_options_have_no_effect(topic, caplog: pytest.LogCaptureFixture) -> None:
+    """It is built again for every batch, in other processes."""
+    given = write_options({"kafka.bootstrap.servers": "a:1", "topic": "u", "kafka.linger.ms": "5"}, streaming=True)
+    shape = row_shape(StructType([StructField("value", StringType())]), "u")
+    for batch in range(3):
+        KafkaliteStreamWriter(given, shape, lambda _: topic).commit([], batch)
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        "kafka.linger.ms tunes Kafka's Java client and has no effect here"
+    ]
 
 
 def test_names_that_no_topic_can_have_and_internal_topics(topic, monkeypatch: pytest.MonkeyPatch) -> None:
