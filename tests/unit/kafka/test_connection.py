@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.config import TopicConfig
 from kafkalite.env import heap, streams
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import answers as answers_module
@@ -53,6 +54,7 @@ async def test_frames_may_come_in_any_pieces(broker: Broker) -> None:
 
 async def test_a_frame_larger_than_any_buffer(broker: Broker) -> None:
     await broker.create("t")
+    broker.services.partitions.configs["t"] = TopicConfig(max_message_bytes=2**22)
     client = await broker.client()
     large = batch(random.Random(1).randbytes(3_000_000))
     answer = await client.ask(produce("t", (0, large)), 9)
