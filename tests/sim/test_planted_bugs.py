@@ -342,7 +342,6 @@ BUGS: dict[str, Plan] = {
     # Commits of a transaction arrive when their producer has given it up.
     "unverified": with_coordinators_only(plan(1, *each_node(FaultKind.LATE, 3.0, 3.0)), commits=2),
     # An administrator sets offsets of a share group, and deletes it at the same time.
-    "while-set": with_coordinators_only(plan(1), slow=True, administered=3),
     # What the controller has sent to a node that was cut off arrives when it is back in sync. It is not suspected meanwhile.
     "late": patient(20_000, plan(1, *each_node(FaultKind.OVERTAKEN, 4.0, 6.0)[:3])),
     # One dies while two are left, which go on and commit; they die, and it is back before them.
@@ -408,7 +407,6 @@ ALARMS: dict[str, str] = {
     "set-back": "committed offsets stay",
     # Those of the producer's next transaction count, or readers of stable offsets wait for one that nobody ends.
     "unverified": "committed offsets",
-    "while-set": "share groups get all when the faults are over",
     "late": "every node knows the cluster as it is",
     "ELR-min": _COMPLETE,
     "lie": "a replica has what its high watermark covers",

@@ -72,7 +72,6 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "internal": replication.internal_topics_are_forgotten,
     "tasks": coordinators.tasks_given_before_given_up,
     "topology": groups.topology_of_a_deleted_group,
-    "while-set": groups.deletes_while_offsets_are_set,
     "outlived": groups.deletes_before_beginnings_end,
     "unstable": groups.reads_unstable_offsets,
     "set-back": groups.last_marker_wins,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.coordinators.groups.offsets import GroupOffsets
-from kafkalite.coordinators.groups.partition import GroupEntry, ShareRuntime
+from kafkalite.coordinators.groups.partition import GroupEntry
 from kafkalite.coordinators.groups.removal import GroupRemoval
 from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
@@ -25,11 +25,6 @@ def topology_of_a_deleted_group(patch: Patch) -> None:
 
     patch(GroupEntry, "drop_newer", lambda self: None)
     patch(GroupRemoval, "_forget", planted)
-
-
-def deletes_while_offsets_are_set(patch: Patch) -> None:
-    """A share group is deleted while an administrator sets its offsets: a state comes later, and fences the next group of this name."""
-    patch(ShareRuntime, "is_busy", property(lambda self: self.is_initializing))
 
 
 def deletes_before_beginnings_end(patch: Patch) -> None:
