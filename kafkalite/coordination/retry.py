@@ -13,6 +13,7 @@ from kafkalite.coordination.coordinator import (
     OutcomeUnknownError,
     SessionExpiredError,
 )
+from kafkalite.env.side_by_side import SideBySide
 
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 0.5
@@ -35,16 +36,13 @@ async def retrying(operation: Callable[[], Awaitable[_Result]]) -> _Result:
 
 
 @asynccontextmanager
-async def side_by_side() -> AsyncGenerator[asyncio.TaskGroup, None]:
-    """A group of tasks. The first CoordinatorError of them is raised, and the others are cancelled."""
-    failed: ExceptionGroup[CoordinatorError] | None = None
+async def side_by_side() -> AsyncGenerator[SideBySide, None]:
+    """Tasks that read beside each other. If some fail, SessionExpiredError is raised, or the first error of another kind."""
+    group = SideBySide()
     try:
-        async with asyncio.TaskGroup() as group:
+        async with group:
             yield group
-    except* CoordinatorError as errors:
-        failed = errors
-    # Raised out here: Python 3.11.2, which Debian 12 has, puts what an `except*` raises into a group.
-    if failed is not None:
-        if failed.subgroup(SessionExpiredError) is not None:
-            raise SessionExpiredError("the session is over") from failed
-        raise failed.exceptions[0] from None
+    except CoordinatorError:
+        if any(isinstance(each, SessionExpiredError) for each in group.errors()):
+            raise SessionExpiredError("the session is over") from None
+        raise

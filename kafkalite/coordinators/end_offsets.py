@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from kafkalite.config import inter_broker_listener
 from kafkalite.coordinators.node_connection import NodeConnection, node_address
 from kafkalite.coordinators.services import Services
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.errors import ApiError, ErrorCode, error_code
 from kafkalite.model import LATEST_TIMESTAMP, BrokerId, Offset, TopicPartition
 from kafkalite.protocol import wire
@@ -46,7 +47,7 @@ class Leaders:
         for each in wanted:
             if each in leaders:
                 by_leader.setdefault(leaders[each], []).append(each)
-        async with asyncio.TaskGroup() as tasks:
+        async with SideBySide() as tasks:
             answers = [tasks.create_task(self._ask(brokers.get(leader), some)) for leader, some in by_leader.items()]
         for answer in answers:
             found.update(answer.result())

@@ -24,6 +24,7 @@ from kafkalite.coordinators.groups.records import streams as streams_records
 from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.env.supervisor import Policy
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -142,7 +143,7 @@ class GroupRemoval:
 
     async def _purge(self, doomed: Iterable[Doomed], purge_shares: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Forget this, however often it is refused: offsets that stayed would be those of the next topic of this name."""
-        async with asyncio.TaskGroup() as tasks:
+        async with SideBySide() as tasks:
             tasks.create_task(purge_shares())
             kept = await self._refused(doomed)
             while kept:

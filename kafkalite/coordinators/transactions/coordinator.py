@@ -19,6 +19,7 @@ from kafkalite.coordinators.transactions.marker_targets import MarkerTargets, ma
 from kafkalite.coordinators.transactions.markers import Errors, Marker, MarkerChannels
 from kafkalite.coordinators.transactions.producer_ids import ProducerIdsInUse
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.transaction_groups import coordinator_key
@@ -379,7 +380,7 @@ class TransactionCoordinator:
         nodes, by hours. It starts again here where clients were sent away, too: what they asked for may have been the end.
         """
         now_s = self._services.clock.monotonic()
-        async with asyncio.TaskGroup() as tasks:
+        async with SideBySide() as tasks:
             for partition in self.log.states():
                 was_heard = not self.log.sends_away(partition.index)
                 for entry in partition.slots.values():

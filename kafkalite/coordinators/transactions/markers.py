@@ -13,6 +13,7 @@ from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.node_channels import Address, NodeChannel, NodeChannels
 from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.services import Services
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.errors import ErrorCode, error_code
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import GROUP_TOPIC, ProducerId, TopicPartition, numbers_by_topic
@@ -74,7 +75,7 @@ class LocalMarkers:
     async def write_all(self, markers: Sequence[Marker]) -> list[Errors]:
         """Each one's outcome, when all have one. They wait side by side: slow followers of some hold back no others."""
         begun: list[asyncio.Task[Errors]] = []
-        async with asyncio.TaskGroup() as tasks:
+        async with SideBySide() as tasks:
             for marker in markers:
                 begun.append(tasks.create_task(self.write(marker)))
                 if not len(begun) % _AT_ONCE:

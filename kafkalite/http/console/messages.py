@@ -16,6 +16,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.env.fair_executor import FairExecutor
 from kafkalite.env.seams import Disk
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
@@ -176,7 +177,7 @@ class MessageAnswers:
     ) -> list[ConsumedRecord]:
         """Records that fit, of all partitions, until there are enough of each, or the bytes or the time are used up."""
         scan = _AnswerReader(client, self._node.env.disk, wanted, _READ_BYTES // max(1, len(readings)))
-        async with asyncio.TaskGroup() as group:
+        async with SideBySide() as group:
             for reading in readings:
                 group.create_task(scan.newest(reading) if is_tail else scan.oldest(reading, limit))
         return [record for each in readings for record in each.found]

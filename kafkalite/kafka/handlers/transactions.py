@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
 from kafkalite.coordinators.transactions.state import BUMPING_VERSION, TransactionState
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.kafka.request import Handler, Request
@@ -147,7 +147,7 @@ class TransactionHandlers:
             )
             return response(results_by_topic_v3_and_below=await self._add(request, txn))
         # Side by side: each that adds waits for replication.
-        async with asyncio.TaskGroup() as tasks:
+        async with SideBySide() as tasks:
             found = [tasks.create_task(self._add(request, txn)) for txn in message.transactions]
         return response(
             results_by_transaction=[

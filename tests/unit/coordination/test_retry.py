@@ -45,8 +45,16 @@ async def test_the_end_of_the_session_counts_more_than_what_failed_by_it() -> No
     assert isinstance(caught.value, CoordinatorError)
 
 
-async def test_a_bug_of_a_task_is_not_taken_for_an_answer_of_zookeeper() -> None:
-    with pytest.raises(ExceptionGroup) as caught:
+async def test_a_bug_of_a_task_is_raised_as_it_is() -> None:
+    with pytest.raises(KeyError):
         async with side_by_side() as group:
             group.create_task(_failing(KeyError("bug")))
-    assert caught.value.subgroup(KeyError) is not None
+
+
+async def test_the_session_counts_more_than_what_the_block_raises() -> None:
+    with pytest.raises(SessionExpiredError):
+        async with side_by_side() as group:
+            group.create_task(_failing(SessionExpiredError("gone")))
+            failed = group.create_task(_failing(NotSentError("not connected")))
+            await asyncio.wait([failed])
+            failed.result()

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite_cli.output import size_text
 
 _SIZE = re.compile(r"(\d{1,12})(k|kB|M|MB|G|GB)?(?:/s)?")
@@ -85,12 +86,6 @@ async def each_in_parallel(
         for item in waiting:
             await work(item)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(parallel):
-                group.create_task(worker())
-    except ExceptionGroup as errors:
-        error: BaseException = errors
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
+    async with SideBySide() as group:
+        for _ in range(parallel):
+            group.create_task(worker())

@@ -24,6 +24,7 @@ from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, 
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.share.group_log import ShareGroupLog, need_share_group
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import NO_OFFSET, Offset, TopicId, TopicPartition
@@ -443,7 +444,7 @@ async def _side_by_side(work: Sequence[_Work]) -> list[ApiError | None]:
             return error
         return None
 
-    async with asyncio.TaskGroup() as tasks:
+    async with SideBySide() as tasks:
         found = [tasks.create_task(one(each)) for each in work]
     return [task.result() for task in found]
 

@@ -11,6 +11,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
 from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.records import batches_of, wire_batches
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.env.turns import Slices
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.node_requests import may_be_node
@@ -111,7 +112,7 @@ class ShareStateHandlers:
 
         slices = Slices(request.connection.listener.turns, request.connection.owner)
         answers: list[tuple[bytes, list[asyncio.Task[Any]]]] = []
-        async with asyncio.TaskGroup() as tasks:
+        async with SideBySide() as tasks:
             number = 0
             for topic in message.topics:
                 results: list[asyncio.Task[Any]] = []
