@@ -36,14 +36,20 @@ class SideBySide:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        # The coroutine is dropped: nothing may wait in it any more.
+        is_dropped = kind is GeneratorExit
         try:
             if error is None and self._tasks:
                 await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        except GeneratorExit:
+            is_dropped = True
+            raise
         finally:
             for task in self._tasks:
                 task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            left = [task for task in self._tasks if not task.done()]
+            if left and not is_dropped:
+                await asyncio.wait(left)
         errors = self.errors()
         if error is None and errors:
             raise errors[0]

@@ -70,3 +70,22 @@ async def test_who_cancels_the_task_that_waits_cancels_all_and_is_obeyed() -> No
         await task
     assert task.cancelled()
     assert ended.is_set()
+
+
+async def test_a_coroutine_that_is_dropped_ends_at_once() -> None:
+    """As those of a process that crashes in the simulation."""
+    for within_block in (True, False):
+        tasks: list[asyncio.Task[bool]] = []
+
+        async def work(*, within_block: bool, tasks: list[asyncio.Task[bool]]) -> None:
+            async with SideBySide() as group:
+                tasks.append(group.create_task(asyncio.Event().wait()))
+                if within_block:
+                    await asyncio.sleep(1)
+
+        dropped = work(within_block=within_block, tasks=tasks)
+        dropped.send(None)
+        dropped.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await tasks[0]
+        assert tasks[0].cancelled()
