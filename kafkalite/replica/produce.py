@@ -26,7 +26,7 @@ PIECE_S = 0.01
 
 
 class AppendTerms(NamedTuple):
-    """Whose records a request appends, and what was verified of them.
+    """The origin of the records that a request appends, and what was verified of them.
 
     `guards`: what `begin_verification` gave for partitions whose transactions are verified; in no other partition may
     one begin then. None: nothing is verified. `transaction_version`: of markers, see ProducerStates.prepare.

@@ -24,13 +24,19 @@ PARTITIONS = 700
 
 
 @pytest.fixture
-async def wide(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
+def made() -> dict[str, TopicMetadata]:
+    """What the broker knows of its topics, by name."""
+    return {}
+
+
+@pytest.fixture
+async def wide(
+    broker: Broker, made: dict[str, TopicMetadata], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Broker]:
     """A broker with a topic of many partitions, whose metadata stays the same object, as a node's does (MetadataAnswers)."""
     await broker.create("wide", PARTITIONS)
-    made: dict[str, TopicMetadata] = {}
     describe = broker.services._topic
     monkeypatch.setattr(broker.services, "_topic", lambda name: made.setdefault(name, describe(name)))
-    broker.services.made = made  # type: ignore[attr-defined]
     yield broker
 
 
@@ -68,10 +74,12 @@ async def test_clients_that_ask_for_the_same_get_what_was_encoded_once(
     assert everything[0].topics == answers[0].topics
 
 
-async def test_what_has_changed_is_described_again(wide: Broker, described: list[str]) -> None:
+async def test_what_has_changed_is_described_again(
+    wide: Broker, made: dict[str, TopicMetadata], described: list[str]
+) -> None:
     client = await wide.client()
     before = await client.ask(_asked(), 12)
-    wide.services.made.clear()  # type: ignore[attr-defined]
+    made.clear()
     assert await client.ask(_asked(), 12) == before
     wide.services.kafka_endpoint = ("elsewhere", 9)
     moved = await client.ask(_asked(), 12)
