@@ -74,9 +74,12 @@ async def test_over_tls(zookeeper: ZooKeeperForTests, tmp_path: Path) -> None:
                 sink.write(data)
             sink.close()
 
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(copy(reader, back))
-            tasks.create_task(copy(there, writer))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(copy(reader, back))
+                tasks.create_task(copy(there, writer))
+        finally:  # a session that is reset, and the end of the loop, end no copy
+            back.close()
 
     door = await network.listen("127.0.0.1", 0, forward, ServerTls(TlsFiles(authority.issue("zookeeper"))))
     where = f"127.0.0.1:{door.port}/{zookeeper.chroot('tls').partition('/')[2]}"
