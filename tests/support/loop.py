@@ -1,24 +1,29 @@
-"""The event loop of the tests: what was closed is closed when it ends.
+"""The event loop of the tests: what was closed is closed when it ends, and what nobody closed fails its own test.
 
 A transport that was closed waits for its peer: to read what was written, or, under TLS, to answer the end. asyncio's loop,
-closed before that, leaves the socket to the collector of cycles, and whichever test runs then fails for it. What nobody
-closed is still left to the collector: that is a fault of its test.
+closed before that, leaves the socket to the collector of cycles, and whichever test runs then fails for it. So would one
+that nobody closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import warnings
 from asyncio import sslproto
 
 
 class ClosingLoop(asyncio.SelectorEventLoop):
     def close(self) -> None:
         if not self.is_closed() and not self.is_running():
-            waiting = [each for each in list(self._transports.values()) if _is_closed_by_us(each)]  # type: ignore[attr-defined]
-            for transport in waiting:
+            still_open = [each for each in list(self._transports.values()) if _is_open(each)]  # type: ignore[attr-defined]
+            forgotten = [repr(each) for each in still_open if not _is_closed_by_us(each)]
+            for transport in still_open:
                 transport.abort()
-            if waiting:
+            if still_open:
                 self.run_until_complete(asyncio.sleep(0))
+            super().close()
+            if forgotten:
+                warnings.warn(f"nobody closed {', '.join(forgotten)}", ResourceWarning, stacklevel=2)
         super().close()
 
 
@@ -28,9 +33,11 @@ class ClosingLoops(asyncio.DefaultEventLoopPolicy):
     _loop_factory = ClosingLoop
 
 
+def _is_open(transport: asyncio.Transport) -> bool:
+    return bool(transport.get_extra_info("socket").fileno() != -1)
+
+
 def _is_closed_by_us(transport: asyncio.Transport) -> bool:
-    if transport.get_extra_info("socket").fileno() == -1:
-        return False  # it is over
     if transport.is_closing():
         return True
     protocol = transport.get_protocol()
