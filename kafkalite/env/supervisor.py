@@ -22,6 +22,10 @@ class Policy(Enum):
     ISOLATED = "isolated"
 
 
+class CancelledByNobody(RuntimeError):
+    """A task has ended by a CancelledError that nobody sent it, as if it had been cancelled. Its cause says where."""
+
+
 class Supervisor:
     """Starts tasks, holds them, and stops them all.
 
@@ -45,9 +49,7 @@ class Supervisor:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         policy = self._tasks.pop(task, Policy.ISOLATED)
-        if task.cancelled():
-            return
-        error = task.exception()
+        error = _error_of(task)
         if error is None:
             return
         fields = {"task": task.get_name(), "policy": policy.value, "error": repr(error)}
@@ -76,3 +78,17 @@ class Supervisor:
                     raise
             except Exception as error:  # noqa: BLE001 - _ended has reported it; stop must reach every task
                 _log.debug("task.failed_at_stop", task=task.get_name(), error=repr(error))
+
+
+def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """What ended it; None if it is through, or if somebody cancelled it."""
+    if not task.cancelled():
+        return task.exception()
+    if task.cancelling():
+        return None
+    error = CancelledByNobody(f"{task.get_name()} was cancelled by nobody")
+    try:
+        task.result()
+    except asyncio.CancelledError as cancelled:
+        error.__cause__ = cancelled
+    return error
