@@ -11,7 +11,8 @@ import pytest
 
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.share.group import PartitionsWithState, SharedTopic, ShareGroup
-from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, ShareRuntime
+from kafkalite.coordinators.groups.share.group_log import ShareGroupLog
 from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.state import StoredState, initialized
@@ -221,6 +222,67 @@ async def test_a_deletion_that_is_repeated_leaves_a_later_group_alone(
         assert list(broker.side.groups.describe("g").share.members) == ["m2"]  # type: ignore[union-attr]
         reload(broker)
         await until(lambda: not broker.side.groups.log.is_loading)
+
+
+async def _deleting_unseen(broker: Broker, monkeypatch: pytest.MonkeyPatch, goes_on: asyncio.Event) -> asyncio.Task[Any]:
+    """States of the group are deleted until `goes_on` is set, and the group is not busy."""
+    client, delete = await empty_group(broker), broker.side.share_persister.delete
+
+    async def slow(key: ShareKey) -> None:
+        await goes_on.wait()
+        await delete(key)
+
+    monkeypatch.setattr(broker.side.share_persister, "delete", slow)
+    monkeypatch.setattr(ShareRuntime, "is_busy", property(lambda self: self.is_initializing or bool(self.altering)))
+    deleting = asyncio.create_task(client.ask(deletion(), 0))
+    await until(lambda: bool(group_of(broker).shared.deleting))
+    return deleting
+
+
+async def test_the_deletion_of_a_group_does_not_come_around_without_end(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold the loop if it missed a deletion that is under way: nothing that it waits for is open then."""
+    goes_on = asyncio.Event()
+    deleting = await _deleting_unseen(broker, monkeypatch, goes_on)
+    rounds, stored = 0, ShareGroupLog.stored
+
+    async def counted(self: ShareGroupLog, *arguments: Any) -> None:
+        nonlocal rounds
+        rounds += 1
+        assert rounds < 100, "without end"
+        await stored(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ShareGroupLog, "stored", counted)
+        with pytest.raises(ApiError) as refusal:
+            await broker.side.groups.removal.delete_group("g")
+    assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the client asks again"
+    goes_on.set()
+    await deleting
+    await broker.side.groups.removal.delete_group("g")
+    assert broker.side.groups.describe("g") is None
+
+
+async def test_the_deletion_of_a_group_whose_offsets_are_set_again_and_again_has_an_end(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await empty_group(broker)
+    shares, rounds = broker.side.groups.share_states, 0
+    delete_states = shares.delete_states
+
+    async def and_set_again(*arguments: Any) -> Any:
+        nonlocal rounds
+        rounds += 1
+        assert rounds < 100, "without end"
+        found = await delete_states(*arguments)
+        assert (await client.ask(alteration(3), 0)).error_code == 0
+        return found
+
+    monkeypatch.setattr(shares, "delete_states", and_set_again)
+    with pytest.raises(ApiError) as refusal:
+        await broker.side.groups.removal.delete_group("g")
+    assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the client asks again"
 
 
 async def test_a_group_is_deleted_when_states_that_were_about_to_begin_are_there(

@@ -37,6 +37,8 @@ _log = get_logger(__name__)
 _PATIENCE_S = 3.0
 #: States that are initialized or deleted at a time.
 _CHUNK = 100
+#: A group is deleted when nothing is begun or set while its states are deleted. So often it is tried.
+_ROUNDS = 10
 #: The pause after states of removed topics or partitions could not be deleted, in seconds.
 _DELETE_AGAIN_S = 1.0
 
@@ -355,7 +357,7 @@ class ShareGroupStates:
     async def delete_group(self, entry: GroupEntry) -> None:
         """Raises ApiError NON_EMPTY_GROUP too; and the group is left with the states that could not be deleted."""
         group, runtime = need_share_group(entry), entry.share_runtime
-        while True:
+        for _ in range(_ROUNDS):
             # What begins or is set later would fence the next group of this name, and what is deleted later would take its states.
             while runtime.is_busy and not group.members:
                 await runtime.rested.wait()
@@ -365,7 +367,7 @@ class ShareGroupStates:
             await self._resume_deletion(entry, group)
             if _left_to_delete(entry, group):
                 raise _not_deleted()
-            failed = await self.delete_states(entry, rules.begun(group).keys() - runtime.being_deleted)
+            failed = await self.delete_states(entry, rules.begun(group))
             for error in failed.values():
                 if error is not None:
                     raise error
@@ -373,8 +375,9 @@ class ShareGroupStates:
             if group.members:
                 raise api_error(ErrorCode.NON_EMPTY_GROUP)
             if not (runtime.is_busy or rules.begun(group)):
-                break
-        await self._group_log.delete(entry, group)
+                await self._group_log.delete(entry, group)
+                return
+        raise _not_deleted()
 
 
 def _left_to_delete(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, str]:
