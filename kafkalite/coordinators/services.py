@@ -352,8 +352,12 @@ class Services(Protocol):
     def is_deleted(self, name: str, topic_id: TopicId) -> bool:
         """Whether this node has heard that the topic was deleted. One that is missing without that may have vanished (ADR 19).
 
-        `name` empty: the topic of this id, whatever its name was.
+        NO_TOPIC_ID: the caller knows its name only.
         """
+        ...
+
+    def is_id_deleted(self, topic_id: TopicId) -> bool:
+        """The same of the topic of this id, whatever its name was."""
         ...
 
     def features(self) -> Finalized:

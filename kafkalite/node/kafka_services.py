@@ -185,6 +185,9 @@ class NodeServices:
     def is_deleted(self, name: str, topic_id: TopicId) -> bool:
         return (name, topic_id) in self._node.metadata.deleted
 
+    def is_id_deleted(self, topic_id: TopicId) -> bool:
+        return self._node.metadata.deleted.has_id(topic_id)
+
     def features(self) -> Finalized:
         stored = self._node.settings.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
         return finalized(self._node.metadata.brokers(), stored, self._node.settings.configs.features_written_at)

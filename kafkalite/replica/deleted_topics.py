@@ -42,4 +42,8 @@ class DeletedTopics:
     def __contains__(self, topic: tuple[str, TopicId]) -> bool:
         """Whether the topic of this name and id was deleted, as far as this node has heard."""
         name, topic_id = topic
-        return topic_id in self._ids or name in self._names
+        return self.has_id(topic_id) or name in self._names
+
+    def has_id(self, topic_id: TopicId) -> bool:
+        """Whether the topic of this id was deleted, whatever its name was."""
+        return topic_id in self._ids

@@ -281,7 +281,7 @@ class ShareCoordinator:
                     _log.info("share.prune_failed", partition=partition.index, error=str(error), suppressed=suppressed)
 
     def _is_deleted(self, topic_id: UUID) -> bool:
-        return self._services.is_deleted("", from_wire(topic_id.bytes))
+        return self._services.is_id_deleted(from_wire(topic_id.bytes))
 
     def _delete_former(self, partition: SharePartitionStates) -> Iterator[None]:
         """The states of topics of whose deletion this node has heard."""

@@ -178,6 +178,9 @@ class MemoryServices:
     def is_deleted(self, name: str, topic_id: TopicId) -> bool:
         return (name, topic_id) in self.deleted
 
+    def is_id_deleted(self, topic_id: TopicId) -> bool:
+        return self.deleted.has_id(topic_id)
+
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         results = []
         for topic in request.topics:
