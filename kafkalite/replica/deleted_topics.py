@@ -23,10 +23,14 @@ class DeletedTopics:
     def add(self, name: str, topic_id: TopicId) -> None:
         """The controller has reported the deletion. NO_TOPIC_ID: this node does not know which topic of this name it was."""
         self._names[name] = None
-        if topic_id != NO_TOPIC_ID:
-            self._ids[topic_id] = None
         if len(self._names) > MAX_DELETED:
             del self._names[next(iter(self._names))]
+        self.add_id(topic_id)
+
+    def add_id(self, topic_id: TopicId) -> None:
+        """The topic of this id was deleted; another one may have its name by now."""
+        if topic_id != NO_TOPIC_ID:
+            self._ids[topic_id] = None
         if len(self._ids) > MAX_DELETED:
             del self._ids[next(iter(self._ids))]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kafkalite.model import (
     NO_BROKER_EPOCH,
@@ -25,7 +25,7 @@ class MetadataCache:
     Attributes:
         version: grows with every change, for callers that cache an encoding.
         broker_epochs: of the live brokers.
-        deleted: topics whose deletion was reported.
+        deleted: topics whose deletion was reported, or whose name another topic has.
     """
 
     def __init__(self) -> None:
@@ -79,11 +79,14 @@ class MetadataCache:
             known = partitions.get(state.partition)
             if known is not None and known.topic_id != state.topic_id:  # deleted and created again (invariant F18)
                 self._names.pop(known.topic_id, None)
+                self.deleted.add_id(known.topic_id)
                 partitions.clear()
             partitions[state.partition] = state
             self.deleted.is_there(state.topic, state.topic_id)
             if state.topic_id != NO_TOPIC_ID:
                 self._names[state.topic_id] = state.topic
+        if request.is_full:
+            self._note_replaced(before)
         epochs = {broker.broker_id: broker.broker_epoch for broker in request.brokers}
         is_changed = epochs != self.broker_epochs
         self._brokers = {broker.broker_id: broker for broker in request.brokers}
@@ -95,6 +98,14 @@ class MetadataCache:
         if request.deleted_partitions:
             self.on_partitions_removed(tuple(TopicPartition(*each) for each in request.deleted_partitions))
         return is_changed
+
+    def _note_replaced(self, before: Mapping[str, Mapping[int, PartitionState]]) -> None:
+        """A topic whose name another one has now was deleted, even if this node did not hear of it: the controller was replaced meanwhile."""
+        for name, partitions in before.items():
+            topic_id = self.topic_id(name)
+            known = next((state.topic_id for state in partitions.values()), topic_id)
+            if topic_id not in (known, NO_TOPIC_ID):
+                self.deleted.add_id(known)
 
     def learn_brokers(self, brokers: tuple[Broker, ...]) -> bool:
         """Brokers named by a command: later broker epochs replace what is known, no broker is forgotten. Returns whether any was new."""

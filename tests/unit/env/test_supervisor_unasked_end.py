@@ -20,7 +20,10 @@ class Reports:
         self.supervisor = Supervisor(self.fatal.append)
 
     async def after(
-        self, work: Coroutine[Any, Any, Any], policy: Policy, then: Callable[[asyncio.Task[Any]], Any] = lambda task: None
+        self,
+        work: Coroutine[Any, Any, Any],
+        policy: Policy,
+        then: Callable[[asyncio.Task[Any]], Any] = lambda task: None,
     ) -> list[tuple[str, str]]:
         """(Event, task) of each line of the log once the work, to which `then` was done, has ended."""
         with capture_logs() as lines:

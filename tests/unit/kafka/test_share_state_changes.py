@@ -224,7 +224,9 @@ async def test_a_deletion_that_is_repeated_leaves_a_later_group_alone(
         await until(lambda: not broker.side.groups.log.is_loading)
 
 
-async def _deleting_unseen(broker: Broker, monkeypatch: pytest.MonkeyPatch, goes_on: asyncio.Event) -> asyncio.Task[Any]:
+async def _deleting_unseen(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, goes_on: asyncio.Event
+) -> asyncio.Task[Any]:
     """States of the group are deleted until `goes_on` is set, and the group is not busy."""
     client, delete = await empty_group(broker), broker.side.share_persister.delete
 

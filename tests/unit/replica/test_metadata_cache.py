@@ -138,3 +138,27 @@ async def test_commands_teach_newer_lives_of_brokers_only():
     assert cache.broker_epochs == {1: 5}
     assert cache.learn_brokers((broker(1, 6), broker(2, 1)))
     assert cache.broker_epochs == {1: 6, 2: 1}
+
+
+@pytest.mark.checklist("F18")
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_a_topic_whose_name_another_one_has_was_deleted(is_full: bool):  # noqa: FBT001
+    """The controller of then may not have said so: it was replaced, or this node away. Share states of the old one stayed for good."""
+    cache = MetadataCache()
+    cache.apply(update(state("a", 0), state("a", 1), state("b", 0, topic_id="id2"), full=True))
+    cache.apply(update(state("a", 0, topic_id="new"), state("b", 0, topic_id="id2"), full=is_full))
+    assert cache.deleted.has_id(TopicId("id"))
+    assert not cache.deleted.has_id(TopicId("new")) and not cache.deleted.has_id(TopicId("id2"))
+    assert ("a", NO_TOPIC_ID) not in cache.deleted
+    cache.apply(update(state("a", 0), full=is_full))
+    assert cache.deleted.has_id(TopicId("new")) and not cache.deleted.has_id(TopicId("id")), "it was restored"
+
+
+@pytest.mark.checklist("F18")
+async def test_a_topic_that_had_no_id_was_not_deleted():
+    cache = MetadataCache()
+    cache.apply(update(state("a", 0, topic_id=NO_TOPIC_ID), full=True))
+    cache.apply(update(state("a", 0, topic_id="id"), full=True))
+    assert not cache.deleted.has_id(NO_TOPIC_ID)
+    cache.apply(update(state("a", 0, topic_id=NO_TOPIC_ID), full=True))
+    assert not cache.deleted.has_id(TopicId("id")), "a controller of before does not name ids"
