@@ -343,6 +343,11 @@ class Services(Protocol):
         """What is known of these topics (None: all). Unknown ones carry UNKNOWN_TOPIC_OR_PARTITION. Synchronous: a cache."""
         ...
 
+    @property
+    def metadata_version(self) -> int:
+        """Higher than before if `metadata` may have changed since."""
+        ...
+
     async def metadata_changed(self) -> None:
         """Return when `metadata` may have changed since the last call, or after a while (a tenth of a second will do)."""
         ...

@@ -98,6 +98,7 @@ METRICS = (
     Spec(_REQUESTS + "totaltimems", HISTOGRAM, "Time of a request from the call of the handler to the response", ("listener", "request")),
     Spec(_REQUESTS + "localtimems", HISTOGRAM, "Time of a request in the handler itself, until it returned", ("listener", "request")),
     Spec(_REQUESTS + "remotetimems", HISTOGRAM, "Time of a request after the handler returned: waiting for followers, for records, for ZooKeeper", ("listener", "request")),
+    Spec("kafkalite_kept_metadata_bytes", GAUGE, "Bytes of encoded responses to Metadata about many partitions that are kept for the clients that ask for the same; 8 MiB at most"),
     Spec(_SOCKETS + "connectioncount", GAUGE, "Open connections", ("listener",)),
     Spec(_SOCKETS + "successful_authentication", COUNTER, "Successful authentications by SASL or an HTTP login", ("listener",)),
     Spec(_SOCKETS + "failed_authentication", COUNTER, "Failed authentications: wrong passwords and tokens, certificates that no mapping rule matches", ("listener",)),
@@ -313,6 +314,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             "rpc": len(node.rpc.connections),
         }
         yield labelled(_SOCKETS + "connectioncount", _by_label(connections))
+        yield single("kafkalite_kept_metadata_bytes", node.kafka.kept_metadata.bytes)
         sessions = node.kafka.fetching.sessions
         yield single(_SESSIONS + "numincrementalfetchsessions", len(sessions))
         yield single(_SESSIONS + "numincrementalfetchpartitionscached", sessions.partitions)

@@ -19,6 +19,7 @@ from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.fetching import FetchHandlers
 from kafkalite.kafka.handlers.log_offsets import LogOffsetHandlers
 from kafkalite.kafka.handlers.producing import MOST_IN_PLACE, ProduceHandlers
+from kafkalite.kafka.kept_metadata import KeptMetadata
 from kafkalite.kafka.listener import KafkaListener
 from kafkalite.kafka.request import Handler, OfferedApi
 from kafkalite.model import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Endpoint, TopicPartition
@@ -93,10 +94,11 @@ class KafkaSide:
             lambda: services.settings_of(CLIENT_METRICS), lambda: int(services.clock.monotonic() * 1000)
         )
         self.fetching = FetchHandlers(services)
+        self.kept_metadata = KeptMetadata()
         #: Whether this node coordinates what it leads.
         self.is_coordinating = False
         handlers = {
-            **ClusterHandlers(services).table(),
+            **ClusterHandlers(services, self.kept_metadata).table(),
             **ProduceHandlers(services, lambda: self.verifier).table(),
             **LogOffsetHandlers(services).table(),
             **self.fetching.table(),

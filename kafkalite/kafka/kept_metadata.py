@@ -7,69 +7,46 @@ again, so that a node that is too slow for them would never catch up.
 
 from __future__ import annotations
 
-from operator import is_
-
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.replica.requests import MetadataResponse
-
 #: Of all bodies that are kept.
 MAX_KEPT_BYTES = 8 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    known: MetadataResponse
-    body: bytes
-
 
 #: Version, listener, names of the topics.
 _Key = tuple[int, str, tuple[str, ...]]
 
 
 class KeptMetadata:
-    """See the module. What is kept holds as long as the metadata consists of the same objects: a change replaces them."""
+    """See the module. All that is kept describes the metadata of one version: a change makes all of it useless.
+
+    Attributes:
+        bytes: of the bodies.
+    """
 
     def __init__(self) -> None:
         #: Those used last are at the end.
-        self._kept: dict[_Key, _Kept] = {}
+        self._bodies: dict[_Key, bytes] = {}
+        self._metadata_version = -1
         self.bytes = 0
 
-    def find(self, version: int, listener_name: str, known: MetadataResponse) -> bytes | None:
-        """The body of a response in this version, on this listener, that describes this."""
-        key = _key(version, listener_name, known)
-        kept = self._kept.get(key)
-        if kept is None:
+    def find(self, metadata_version: int, key: _Key) -> bytes | None:
+        """The body of this response, if the metadata has this version."""
+        if metadata_version != self._metadata_version or (body := self._bodies.pop(key, None)) is None:
             return None
-        if not _is_same(kept.known, known):
-            self._drop(key)
-            return None
-        self._kept[key] = self._kept.pop(key)
-        return kept.body
+        self._bodies[key] = body
+        return body
 
-    def keep(self, version: int, listener_name: str, known: MetadataResponse, body: bytes) -> None:
+    def keep(self, metadata_version: int, key: _Key, body: bytes) -> None:
         """Keep it; those that nobody has asked for longest go if it is too much."""
-        if len(body) > MAX_KEPT_BYTES:
+        if metadata_version < self._metadata_version or len(body) > MAX_KEPT_BYTES:
             return
-        key = _key(version, listener_name, known)
-        if key in self._kept:
-            self._drop(key)
-        self._kept[key] = _Kept(known, body)
+        if metadata_version > self._metadata_version:
+            self._metadata_version = metadata_version
+            self._bodies.clear()
+            self.bytes = 0
+        self._drop(key)
+        self._bodies[key] = body
         self.bytes += len(body)
         while self.bytes > MAX_KEPT_BYTES:
-            self._drop(next(iter(self._kept)))
+            self._drop(next(iter(self._bodies)))
 
     def _drop(self, key: _Key) -> None:
-        self.bytes -= len(self._kept.pop(key).body)
-
-
-def _key(version: int, listener_name: str, known: MetadataResponse) -> _Key:
-    return version, listener_name, tuple(topic.topic for topic in known.topics)
-
-
-def _is_same(kept: MetadataResponse, known: MetadataResponse) -> bool:
-    return (
-        len(kept.topics) == len(known.topics)
-        and all(map(is_, kept.topics, known.topics))
-        and kept.brokers == known.brokers
-        and (kept.cluster_id, kept.controller_id) == (known.cluster_id, known.controller_id)
-    )
+        self.bytes -= len(self._bodies.pop(key, b""))

@@ -176,6 +176,10 @@ class NodeServices:
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         return self._answers.answer(self._node.local.cluster_id, topics)
 
+    @property
+    def metadata_version(self) -> int:
+        return self._node.metadata.version
+
     async def metadata_changed(self) -> None:
         await _wait(self._node.metadata.changed(), _METADATA_POLL_S)
 

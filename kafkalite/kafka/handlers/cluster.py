@@ -92,10 +92,10 @@ class _Asked:
 
 
 class ClusterHandlers:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, kept: KeptMetadata) -> None:
         self._services = services
         self._access = services.rights.access
-        self._kept = KeptMetadata()
+        self._kept = kept
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -261,7 +261,7 @@ class ClusterHandlers:
     def _metadata(self, request: Request, message: wire.MetadataRequest, asked: _Asked) -> _MetadataAnswer:
         known = self._services.metadata(asked.names)
         if sum(len(topic.partitions) for topic in known.topics) > _PARTITIONS_AT_ONCE:
-            return self._large(request, message, known, asked)
+            return self._large(request, message, known, asked, self._services.metadata_version)
         steps = self._described(request, message, known, asked)
         while True:
             try:
@@ -270,7 +270,12 @@ class ClusterHandlers:
                 return cast("wire.MetadataResponse", stop.value)
 
     def _large(
-        self, request: Request, message: wire.MetadataRequest, known: MetadataResponse, asked: _Asked
+        self,
+        request: Request,
+        message: wire.MetadataRequest,
+        known: MetadataResponse,
+        asked: _Asked,
+        metadata_version: int,
     ) -> Steps[_Metadata]:
         """The response, or what it was to another client, if nothing has changed since."""
         yield  # its turn may come much later: others have had theirs
@@ -279,14 +284,15 @@ class ClusterHandlers:
         )
         if not is_for_all or (asked.names is None and self._access.authorizer is not None):
             return (yield from self._described(request, message, known, asked))
-        version, listener = request.version, request.listener_name
-        body = self._kept.find(version, listener, known)
+        version = request.version
+        key = version, request.listener_name, tuple(topic.topic for topic in known.topics)
+        body = self._kept.find(metadata_version, key)
         if body is None:
             answer = yield from self._described(request, message, known, asked)
             chunks: list[Buffer] = []
             chunks.append((yield from encoding("MetadataResponse", answer, version, bytearray(), chunks)))
             body = b"".join(chunks)
-            self._kept.keep(version, listener, known, body)
+            self._kept.keep(metadata_version, key, body)
         return EncodedAnswer(body, has_throttle_time=version >= _THROTTLE_TIME_FROM)
 
     def _described(

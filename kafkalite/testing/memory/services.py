@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +109,7 @@ class MemoryServices:
         self._ids: dict[str, TopicId] = {}
         self.deleted = DeletedTopics()
         self._blocks = count()
+        self._metadata_versions: Iterator[int] = count()
 
     async def serve_extension(self, message: Message) -> Message:
         serve = self.extension.get(type(message))
@@ -168,6 +169,11 @@ class MemoryServices:
         return TopicMetadata(
             name, 0, self._ids[name], tuple(PartitionMetadata(p, 0, me, EPOCH, (me,), (me,)) for p in partitions)
         )
+
+    @property
+    def metadata_version(self) -> int:
+        """Nothing says here whether anything has changed."""
+        return next(self._metadata_versions)
 
     async def metadata_changed(self) -> None:
         await asyncio.sleep(0.01)

@@ -10,10 +10,8 @@ import pytest
 
 from kafkalite.kafka.handlers import cluster
 from kafkalite.kafka.kept_metadata import MAX_KEPT_BYTES, KeptMetadata
-from kafkalite.model import NO_TOPIC_ID, BrokerId
 from kafkalite.partition_values import TopicMetadata
 from kafkalite.protocol import wire
-from kafkalite.replica.requests import MetadataResponse
 from kafkalite.security.quotas import Entity
 from kafkalite.testing.kafka_client import FrameClient
 from tests.support.waiting import until
@@ -23,20 +21,30 @@ from .conftest import Broker
 PARTITIONS = 700
 
 
-@pytest.fixture
-def made() -> dict[str, TopicMetadata]:
-    """What the broker knows of its topics, by name."""
-    return {}
+class Made:
+    """What the broker knows of its topics, by name; it has a new version if it changes (MetadataCache)."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.topics: dict[str, TopicMetadata] = {}
+
+    def changed(self) -> None:
+        self.version += 1
+        self.topics.clear()
 
 
 @pytest.fixture
-async def wide(
-    broker: Broker, made: dict[str, TopicMetadata], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Broker]:
-    """A broker with a topic of many partitions, whose metadata stays the same object, as a node's does (MetadataAnswers)."""
+def made() -> Made:
+    return Made()
+
+
+@pytest.fixture
+async def wide(broker: Broker, made: Made, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
+    """A broker with a topic of many partitions, whose metadata stays the same, as a node's does (MetadataAnswers)."""
     await broker.create("wide", PARTITIONS)
     describe = broker.services._topic
-    monkeypatch.setattr(broker.services, "_topic", lambda name: made.setdefault(name, describe(name)))
+    monkeypatch.setattr(broker.services, "_topic", lambda name: made.topics.setdefault(name, describe(name)))
+    monkeypatch.setattr(type(broker.services), "metadata_version", property(lambda _: made.version))
     yield broker
 
 
@@ -74,14 +82,13 @@ async def test_clients_that_ask_for_the_same_get_what_was_encoded_once(
     assert everything[0].topics == answers[0].topics
 
 
-async def test_what_has_changed_is_described_again(
-    wide: Broker, made: dict[str, TopicMetadata], described: list[str]
-) -> None:
+async def test_what_has_changed_is_described_again(wide: Broker, made: Made, described: list[str]) -> None:
     client = await wide.client()
     before = await client.ask(_asked(), 12)
-    made.clear()
+    made.changed()
     assert await client.ask(_asked(), 12) == before
     wide.services.kafka_endpoint = ("elsewhere", 9)
+    made.changed()
     moved = await client.ask(_asked(), 12)
     assert (moved.brokers[0].host, moved.brokers[0].port) == ("elsewhere", 9)
     assert described == ["wide"] * 3
@@ -136,28 +143,56 @@ async def test_nothing_is_described_for_a_client_that_is_gone(wide: Broker, desc
     assert listener.answers.bytes == 0
 
 
-def _known(*names: str, count: int = 1) -> MetadataResponse:
-    topics = tuple(TopicMetadata(name, 0, NO_TOPIC_ID, ()) for name in names)
-    return MetadataResponse("cluster", BrokerId(1), (), topics * count)
+async def test_what_is_out_of_date_is_not_kept(wide: Broker, made: Made) -> None:
+    """Each answer held the description of its topics, ten times what it has itself, and nobody asked for some of them again."""
+    client = await wide.client()
+    kept = wide.side.kept_metadata
+    await client.ask(_asked(), 12)
+    first = kept.bytes
+    await client.ask(_asked(), 13)
+    assert kept.bytes > first > 0
+    made.changed()
+    await client.ask(_asked(None), 12)
+    assert kept.bytes == first
+
+
+def _key(name: str, version: int = 12, listener_name: str = "PLAINTEXT") -> tuple[int, str, tuple[str, ...]]:
+    return version, listener_name, (name,)
 
 
 def test_what_is_kept_is_bounded_and_used_for_the_same_only() -> None:
     kept = KeptMetadata()
-    known = [_known(f"t{number}") for number in range(5)]
+    keys = [_key(f"t{number}") for number in range(5)]
     body = bytes(MAX_KEPT_BYTES // 3)
-    for each in known[:3]:
-        kept.keep(12, "PLAINTEXT", each, body)
-    assert kept.find(12, "PLAINTEXT", known[0]) is body
-    kept.keep(12, "PLAINTEXT", known[3], body)
-    found = [kept.find(12, "PLAINTEXT", each) is not None for each in known]
+    for each in keys[:3]:
+        kept.keep(1, each, body)
+    assert kept.find(1, keys[0]) is body
+    kept.keep(1, keys[3], body)
+    found = [kept.find(1, each) is not None for each in keys]
     assert found == [True, False, True, True, False], "the one that was not used for longest is gone"
     assert kept.bytes == 3 * len(body) <= MAX_KEPT_BYTES
-    assert kept.find(11, "PLAINTEXT", known[0]) is None
-    assert kept.find(12, "OUTSIDE", known[0]) is None
-    assert kept.find(12, "PLAINTEXT", _known("t0")) is None, "a topic that was described again"
-    assert kept.bytes == 2 * len(body), "what is out of date is not kept"
-    kept.keep(12, "PLAINTEXT", known[4], bytes(MAX_KEPT_BYTES + 1))
-    assert kept.find(12, "PLAINTEXT", known[4]) is None
-    kept.keep(12, "PLAINTEXT", known[2], b"newer")
-    assert kept.find(12, "PLAINTEXT", known[2]) == b"newer"
-    assert kept.bytes == len(body) + len(b"newer")
+    assert kept.find(1, _key("t0", version=11)) is None
+    assert kept.find(1, _key("t0", listener_name="OUTSIDE")) is None
+    kept.keep(1, keys[4], bytes(MAX_KEPT_BYTES + 1))
+    assert kept.find(1, keys[4]) is None
+    kept.keep(1, keys[2], b"newer")
+    assert kept.find(1, keys[2]) == b"newer"
+    assert kept.bytes == 2 * len(body) + len(b"newer")
+    assert kept.find(2, keys[0]) is None, "the topics were described again"
+    kept.keep(0, keys[0], b"of before")
+    assert kept.find(1, keys[0]) is body
+    kept.keep(2, keys[0], b"later")
+    assert [kept.find(each, keys[0]) for each in (1, 2)] == [None, b"later"]
+    assert kept.bytes == len(b"later"), "what is out of date is not kept"
+
+
+def test_the_bound_holds_for_all_listeners_and_versions_together() -> None:
+    kept = KeptMetadata()
+    most = 0
+    for size in range(40):
+        for listener_name in ("PLAINTEXT", "INTERNAL", "OUTSIDE"):
+            for version in range(14):
+                kept.keep(1, _key(f"t{size}", version, listener_name), bytes(2**15 * (size % 7 + 1)))
+                most = max(most, kept.bytes)
+    assert MAX_KEPT_BYTES // 2 < most <= MAX_KEPT_BYTES
+    assert kept.bytes == sum(map(len, kept._bodies.values()))
