@@ -27,6 +27,9 @@ class ZooKeeper(Protocol):
 
 
 class Health(Protocol):
+    async def load(self) -> None:
+        """To be called before `problems`, which may hold the loop without it."""
+
     def problems(self) -> tuple[HealthProblem, ...]:
         """What the node can see to be wrong."""
 

@@ -64,11 +64,13 @@ class StatusPages:
             from kafkalite.http.metrics import Exposition
 
             self._exposition = Exposition(self._node)
+        await self._node.health.load()
         return Page(self._exposition.text(), _METRICS_TYPE)
 
-    def _healthz(self, asked: AuthenticatedRequest) -> Page:
+    async def _healthz(self, asked: AuthenticatedRequest) -> Page:
         if not asked.sees_cluster:  # that it answers is what a probe wants to know
             return _json({"id": self._node.local.broker_id})
+        await self._node.health.load()
         problems = [
             {**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.health.problems()
         ]

@@ -125,6 +125,7 @@ class NodeExtension:
         )
 
     async def _health(self, message: HealthRequest) -> HealthResponse:
+        await self._host.health.load()
         return HealthResponse(
             self._host.local.broker_id,
             self._host.health.problems(),

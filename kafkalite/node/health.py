@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.config import BrokerConfig
@@ -23,11 +23,19 @@ class Malformed(Protocol):
 
 
 class NodeHealth:
-    """Asks every part, in this order."""
+    """Asks every part, in this order. `load`: has what they read in memory."""
 
-    def __init__(self, parts: Sequence[Problems], histories: Sequence[History]) -> None:
+    def __init__(
+        self, parts: Sequence[Problems], histories: Sequence[History], load: Callable[[], Awaitable[None]] | None
+    ) -> None:
         self._parts = parts
         self._histories = histories
+        self._load = load
+
+    async def load(self) -> None:
+        """To be called before `problems`, which may hold the loop without it."""
+        if self._load is not None:
+            await self._load()
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""

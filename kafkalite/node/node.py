@@ -142,7 +142,15 @@ class Node:
 
         from kafkalite.node.security_health import SecurityHealth
 
-        return SecurityHealth(config, self.security.listeners(), self.security.unread, self.env.clock)
+        return SecurityHealth(
+            config,
+            self.security.listeners(),
+            self.security.unread,
+            self.env.clock,
+            other_files=self.security.read_files,
+            disk=self.env.disk,
+            supervisor=self.supervisor,
+        )
 
     def _peer_env(self, env: Env) -> Env:
         if self.security is None:
@@ -267,6 +275,7 @@ class Node:
                 partial(malformed, (*followed, self.producer_ids), self.settings.unusable),
             ),
             (self.replicas.hosted.history, self.controller.history),
+            None if security is None else security.load,
         )
         self._history_file = HistoryFile(
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool

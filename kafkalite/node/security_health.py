@@ -1,13 +1,18 @@
-"""What is wrong with the certificates, users and keys of a node's listeners: files are replaced, and time passes."""
+"""What is wrong with the certificates, users and keys of a node's listeners: files are replaced, and time passes.
+
+The files may be on a disk that hangs. A thread reads them first, so that the loop finds them in the page cache.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.seams import Clock
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.security.listener import ListenerSecurity
@@ -17,6 +22,10 @@ from kafkalite.security.own_certificate import periods, refusals
 _CHECK_MS = 60_000
 #: A certificate is renewed in its last third or sooner. One with less than a tenth of its life left, and less than this, was forgotten.
 _WARNED_S = 7 * 86_400.0
+#: Time in seconds for all files to be read; then their disk does not answer.
+_PATIENCE_S = 0.5
+#: Of each file that are read; no file of ours is larger.
+_MAX_BYTES = 2**20
 
 
 class SecurityHealth:
@@ -24,6 +33,7 @@ class SecurityHealth:
 
     Args:
         unread: setting -> why what it names cannot be used now.
+        other_files: of users and keys.
     """
 
     def __init__(
@@ -32,16 +42,68 @@ class SecurityHealth:
         listeners: Sequence[ListenerSecurity],
         unread: Callable[[], Mapping[str, str]],
         clock: Clock,
+        *,
+        other_files: Callable[[], Sequence[str]],
+        disk: Disk,
+        supervisor: Supervisor,
     ) -> None:
         self._config = config
         self._unread = unread
         self._listeners = [each for each in listeners if each.tls is not None]
         self._clock = clock
+        self._other_files = other_files
+        self._disk = disk
+        self._supervisor = supervisor
+        self._loading: asyncio.Task[None] | None = None
+        #: When the thread that reads now has begun; whether it took too long.
+        self._loading_since_ms = 0
+        self._is_hung = False
+        #: The file that the thread reads now, and what it is called if that does not end.
+        self._at: tuple[str, str] = ("", "")
+        self._last: list[HealthProblem] = []
         self._checked: tuple[object, ...] = ()
         self._found: list[HealthProblem] = []
 
+    async def load(self) -> None:
+        """Have the files in the page cache, as far as their disk answers in time. One that hangs keeps one thread."""
+        if self._loading is None or self._loading.done():
+            self._loading_since_ms = self._clock.wall_ms()
+            self._loading = self._supervisor.spawn("security.files", self._load(), Policy.ISOLATED)
+            self._is_hung = False
+        loading = self._loading
+        await asyncio.wait([loading], timeout=0 if self._is_hung else _PATIENCE_S)
+        self._is_hung = not loading.done()
+
+    async def _load(self) -> None:
+        files = [("users.not_reloaded", path) for path in self._other_files()]
+        for each in self._listeners:
+            assert each.tls is not None
+            stores = (each.tls.files.keystore, each.tls.files.truststore)
+            files += [("tls.not_reloaded", path) for path in stores if path]
+        if not files:
+            return
+        self._at = files[0]
+
+        def read() -> None:
+            for what, path in dict.fromkeys(files):
+                self._at = (what, path)
+                # What is wrong with it is found by those that use it.
+                with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+                    file.read(_MAX_BYTES)
+
+        with contextlib.suppress(OSError):  # no thread
+            await self._disk.run_blocking(read)
+
     def problems(self) -> list[HealthProblem]:
-        """Those of now: files that have changed are read first."""
+        """Those of now: files that have changed are read first. To be called after `load`."""
+        if self._is_hung:
+            what, path = self._at
+            hung = HealthProblem(what, self._loading_since_ms, "the disk of this file does not answer", path)
+            return [hung, *(each for each in self._last if each.subject != path)]
+        self._last = self._problems()
+        return self._last
+
+    def _problems(self) -> list[HealthProblem]:
         found = [HealthProblem("users.not_reloaded", 0, why, setting) for setting, why in self._unread().items()]
         return [*found, *self._not_reloaded(), *self._doubtful()] if self._listeners else found
 

@@ -108,6 +108,12 @@ class NodeSecurity:
             found[self._config.sasl_oauthbearer_jwks_endpoint_url] = why
         return found
 
+    def read_files(self) -> list[str]:
+        """The files of users and keys."""
+        url = self._config.sasl_oauthbearer_jwks_endpoint_url
+        keys = [url] if self._tokens is not None and self.remote_keys is None else []
+        return [*self._password_files, *map(_path_of, keys)]
+
     def issuer_tls(self) -> ClientTls:
         """For the server that has the keys of tokens: trusted as nodes are, or by the system's authorities."""
         return ClientTls(TlsFiles("", self._config.ssl_truststore_location, ""), check_hostname=True)
@@ -239,8 +245,7 @@ class NodeSecurity:
         )
         url = config.sasl_oauthbearer_jwks_endpoint_url
         if url.startswith("file:"):
-            path = url.removeprefix("file:").replace("//", "", 1)
-            keys = KeyFile(path)
+            keys = KeyFile(_path_of(url))
             keys.load()
             self._tokens = TokenChecker(rules, keys, self._wall)
             self._tokens.load()
@@ -284,3 +289,8 @@ def _files(own: BrokerConfig) -> TlsFiles:
     return TlsFiles(
         own.ssl_keystore_location, own.ssl_truststore_location, reveal("ssl.key.password", own.ssl_key_password)
     )
+
+
+def _path_of(url: str) -> str:
+    """Of a `file:` URL."""
+    return url.removeprefix("file:").replace("//", "", 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 import pytest
 
 from kafkalite.config import BrokerConfig, broker_config
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.node import security_health
 from kafkalite.node.security_health import SecurityHealth
 from kafkalite.security.node_security import NodeSecurity
 from kafkalite.security.own_certificate import periods
@@ -35,6 +39,31 @@ def store(authority: Authority, tmp_path: Path) -> Path:
     return path
 
 
+class _Threads:
+    """Of a disk that reads nothing before `answers` is set, and then all at once."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+        self.answers.set()
+        #: Work that has begun.
+        self.begun = 0
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        self.begun += 1
+        await self.answers.wait()
+        for _ in range(20):  # a thread answers later
+            await asyncio.sleep(0)
+        return function()
+
+
+def _threads() -> Any:
+    return _Threads()
+
+
+def _supervisor() -> Supervisor:
+    return Supervisor(lambda error: None)
+
+
 def _config(store: Path, authority: Authority) -> BrokerConfig:
     given = {"listener.security.protocol": "SASL_SSL", "ssl.keystore.location": str(store), "host": "127.0.0.1"}
     return broker_config({**given, **_NODES, "ssl.truststore.location": authority.truststore})[0]
@@ -48,7 +77,9 @@ def _health(config: BrokerConfig, now_s: float, *names: str) -> tuple[SecurityHe
         each.tls.context()
     clock: Any = SimpleNamespace(wall_ms=lambda: int(now_s * 1000))
     listeners.append(SimpleNamespace(name="plain", tls=None))
-    return SecurityHealth(config, listeners, dict, clock), clock
+    return SecurityHealth(
+        config, listeners, dict, clock, other_files=list, disk=_threads(), supervisor=_supervisor()
+    ), clock
 
 
 def _replace(store: Path, content: bytes) -> None:
@@ -128,7 +159,15 @@ def test_users_and_keys_that_cannot_be_read_are_a_problem_until_they_are_right(t
     )[0]
     node = _security(config)
     clock: Any = SimpleNamespace(wall_ms=lambda: 0)
-    health = SecurityHealth(config, node.listeners(), node.unread, clock)
+    health = SecurityHealth(
+        config,
+        node.listeners(),
+        node.unread,
+        clock,
+        other_files=node.read_files,
+        disk=_threads(),
+        supervisor=_supervisor(),
+    )
     assert _said(health) == []
     before = users.read_bytes(), tokens.read_bytes(), keys.read_bytes()
     _replace(users, b"alice\n")
@@ -144,3 +183,48 @@ def test_users_and_keys_that_cannot_be_read_are_a_problem_until_they_are_right(t
     for path, content in zip((users, tokens, keys), before, strict=True):
         _replace(path, content)
     assert _said(health) == []
+
+
+async def test_files_on_a_disk_that_hangs_are_a_problem_and_hold_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question for a node's health read them on the event loop: the node stood still."""
+    users = tmp_path / "users"
+    users.write_text("alice=secret\n")
+    given = {"listener.security.protocol": "SASL_PLAINTEXT", "http.port": -1}
+    config = broker_config(
+        {**given, **_NODES, "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN", "sasl.plain.users.location": str(users)}
+    )[0]
+    node, disk, asked = _security(config), _threads(), []
+
+    def unread() -> dict[str, str]:
+        asked.append(disk.answers.is_set())
+        return node.unread()
+
+    clock: Any = SimpleNamespace(wall_ms=lambda: 7)
+    health = SecurityHealth(
+        config,
+        node.listeners(),
+        unread,
+        clock,
+        other_files=node.read_files,
+        disk=disk,
+        supervisor=_supervisor(),
+    )
+    assert node.read_files() == [str(users)]
+    await health.load()
+    assert _said(health) == []
+    disk.answers.clear()
+    monkeypatch.setattr(security_health, "_PATIENCE_S", 0.0)
+    for _ in range(3):
+        await health.load()
+        (problem,) = health.problems()
+        assert (problem.what, problem.since_ms) == ("users.not_reloaded", 7) and "does not answer" in problem.detail
+    assert disk.begun == 2, "one thread hangs, not one for each question"
+    disk.answers.set()
+    monkeypatch.undo()
+    for _ in range(40):
+        await asyncio.sleep(0)
+    await health.load()
+    assert _said(health) == []
+    assert all(asked), "nothing was read meanwhile"
