@@ -60,7 +60,7 @@ class ShareEntry:
     """One key. `snapshot_at`: the offset of its last snapshot; `updates` since then; `written_to`: the end of its last record.
 
     `may_go_back`: a new leader has read the state and not written yet. If its log ends below the start offset (an unclean
-    election), the group begins again at that end.
+    election), the group begins again at that end. The log says so, too: the next coordinator knows it.
     """
 
     state: StoredState
@@ -68,6 +68,13 @@ class ShareEntry:
     updates: int = 0
     written_to: Offset = Offset(0)
     may_go_back: bool = False
+
+    def change(self, after: StoredState, offset: Offset) -> None:
+        """A record at `offset` has led to this state."""
+        self.may_go_back = rules.may_go_back(self.state, after, was_allowed=self.may_go_back)
+        self.state = after
+        self.updates += 1
+        self.written_to = Offset(offset + 1)
 
 
 @dataclass(slots=True)
@@ -78,6 +85,12 @@ class SharePartitionStates:
     leader_epoch: LeaderEpoch
     entries: dict[ShareKey, ShareEntry] = field(default_factory=dict)
     written: WrittenPartition = field(default_factory=WrittenPartition)
+
+    def snapshot(self, key: ShareKey, state: StoredState, offset: Offset) -> None:
+        """The record at `offset` is a snapshot of this key."""
+        known = self.entries.get(key)
+        may_go_back = known is not None and rules.may_go_back(known.state, state, was_allowed=known.may_go_back)
+        self.entries[key] = ShareEntry(state, offset, written_to=Offset(offset + 1), may_go_back=may_go_back)
 
 
 def coordinator_key(key: ShareKey) -> str:
@@ -150,11 +163,7 @@ class ShareCoordinator:
         if change is None:
             await self._appends.wait(partition, entry.written_to)
         else:
-            try:
-                await self._store_change(partition, key, entry, change, state)
-            finally:  # also if it is only not confirmed in time: it holds, and the leader will read again
-                kept = partition.entries.get(key, entry)
-                kept.may_go_back |= kept.state.leader_epoch == leader_epoch
+            await self._store_change(partition, key, entry, change, state)
         return ShareState(state.state_epoch, state.leader_epoch, state.start_offset, state.batches)
 
     async def write(
@@ -168,7 +177,6 @@ class ShareCoordinator:
         change = rules.change_of(state, start_offset, batches)
         if leader_epoch == state.leader_epoch and not entry.may_go_back:
             change = rules.unless_late(state, change)
-        entry.may_go_back = False
         await self._store_change(partition, key, entry, change, rules.applied(state, change))
 
     async def delete(self, key: ShareKey) -> None:
@@ -208,15 +216,13 @@ class ShareCoordinator:
             return
 
         def apply(base: Offset) -> None:
-            entry.state = after
-            entry.updates += 1
-            entry.written_to = Offset(base + 1)
+            entry.change(after, base)
 
         await self._appends.store(partition, [encode_update(key, change, after)], apply)
 
     async def _store_snapshot(self, partition: SharePartitionStates, key: ShareKey, state: StoredState) -> None:
         def apply(base: Offset) -> None:
-            partition.entries[key] = ShareEntry(state, base, written_to=Offset(base + 1))
+            partition.snapshot(key, state, base)
 
         await self._appends.store(partition, [encode_snapshot(key, state)], apply)
 
@@ -251,12 +257,10 @@ class ShareCoordinator:
         if stored is None:
             partition.entries.pop(key, None)
         elif isinstance(stored, StoredState):
-            partition.entries[key] = ShareEntry(stored, offset, written_to=Offset(offset + 1))
+            partition.snapshot(key, stored, offset)
         elif entry is not None and entry.state.snapshot_epoch == stored.snapshot_epoch:
             # Without its snapshot an update was pruned half: the snapshot that follows has all of it.
-            entry.state = rules.applied(entry.state, stored)
-            entry.updates += 1
-            entry.written_to = Offset(offset + 1)
+            entry.change(rules.applied(entry.state, stored), offset)
 
     # --- what is not needed any more ---
 
@@ -326,7 +330,7 @@ class ShareCoordinator:
 
         def apply(written: Sequence[tuple[ShareKey, StoredState]], base: Offset) -> None:
             for offset, (key, state) in enumerate(written, base):
-                partition.entries[key] = ShareEntry(state, Offset(offset), written_to=Offset(offset + 1))
+                partition.snapshot(key, state, Offset(offset))
 
         start = 0
         for end in cuts(records):

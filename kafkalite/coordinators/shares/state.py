@@ -104,28 +104,44 @@ def applied(state: StoredState, change: Change) -> StoredState:
     )
 
 
+def may_go_back(before: StoredState, after: StoredState, *, was_allowed: bool) -> bool:
+    """Whether the next write may move the start offset back: a new leader has read, and nobody has written since."""
+    is_read = after.leader_epoch > before.leader_epoch
+    is_same = (after.start_offset, after.batches) == (before.start_offset, before.batches)
+    return is_read or (was_allowed and is_same)
+
+
 def unless_late(state: StoredState, change: Change) -> Change:
     """What still holds of a leader's change, since it may be older than what the same leader has stored meanwhile.
 
     A leader gives up on a write and sends the next one, and the network delivers the first one last: the epochs are the same.
-    The start offset never goes back, and what is done, or is to be a dead letter, is never available again.
+    The start offset never goes back, what is done, or is to be a dead letter, is never available again, and no delivery is taken back.
+    Kafka takes the larger start offset, too; of batches that overlap it takes what was delivered more often, then what has the higher state
+    (PersisterStateBatchCombiner). Here the state comes first: batches that are done are joined whatever their counts.
     """
     start = change.start_offset if change.start_offset == NO_OFFSET else max(change.start_offset, state.start_offset)
     batches: list[StateBatch] = []
     for batch in change.batches:
-        batches += [batch] if batch.state is not DeliveryState.AVAILABLE else _still_open(state.batches, batch)
+        batches += _not_behind(state.batches, batch)
     return replace(change, start_offset=Offset(start), batches=tuple(batches))
 
 
-def _still_open(known: Sequence[StateBatch], batch: StateBatch) -> list[StateBatch]:
-    """`batch` without the offsets that have a state from which nothing is available again."""
+def _progress(batch: StateBatch) -> tuple[int, int]:
+    """It only ever grows, for each offset."""
+    if batch.state is DeliveryState.AVAILABLE:
+        return 0, batch.delivery_count
+    return (1 if batch.state is DeliveryState.ARCHIVING else 2), 0
+
+
+def _not_behind(known: Sequence[StateBatch], batch: StateBatch) -> list[StateBatch]:
+    """`batch` without the offsets that have come further already."""
     found: list[StateBatch] = []
     first = batch.first
     for position in range(bisect_left(known, batch.first, key=_last_offset), len(known)):
         each = known[position]
         if each.first > batch.last:
             break
-        if each.state is DeliveryState.AVAILABLE:
+        if _progress(each) <= _progress(batch):
             continue
         if each.first > first:
             found.append(batch._replace(first=first, last=Offset(each.first - 1)))

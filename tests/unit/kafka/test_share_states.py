@@ -112,6 +112,51 @@ async def test_a_write_that_arrives_after_later_ones_undoes_nothing(broker: Brok
     assert await shares.read(_KEY, 6) == expected._replace(leader_epoch=6)
 
 
+async def test_a_late_write_brings_no_delivery_and_no_dead_letter_back(broker: Broker) -> None:
+    """The record was delivered once more than its limit says; the dead letter was written a second time by the next leader."""
+    shares, available = broker.side.share_persister, DeliveryState.AVAILABLE
+    await shares.initialize(_KEY, 4, Offset(0))
+    await shares.read(_KEY, 5)
+    late = (_NONE, [batch(5, 8, available, 1), batch(9, 9, DeliveryState.ARCHIVING, 5)])
+    await shares.write(_KEY, 4, 5, *late)
+    await shares.write(_KEY, 4, 5, _NONE, [batch(6, 7, available, 2), batch(9, 9, DeliveryState.ARCHIVED, 1)])
+    expected = await shares.read(_KEY, 5)
+    assert expected.batches == (
+        batch(5, 5, available, 1), batch(6, 7, available, 2), batch(8, 8, available, 1), batch(9, 9, DeliveryState.ARCHIVED, 1),
+    )  # fmt: skip
+    await shares.write(_KEY, 4, 5, *late)
+    assert await shares.read(_KEY, 5) == expected
+    await shares.write(_KEY, 4, 5, _NONE, [batch(5, 8, available, 3)])
+    assert (await shares.read(_KEY, 5)).batches[0] == batch(5, 8, available, 3), "the limit may be higher by now"
+
+
+@pytest.mark.parametrize("meanwhile", ["refused", "loaded again", "rewritten", "rewritten and loaded again"])
+async def test_a_new_leader_may_go_back_whatever_comes_between_its_reading_and_its_write(
+    make_broker: Any, meanwhile: str
+) -> None:
+    """Its first write was refused (replicas were away), and the repeated one could not go back: the group passed over what the log got there.
+    So it was if the state moved to another coordinator."""
+    broker = await make_broker(share_coordinator_cold_partition_snapshot_interval_ms=0)
+    shares = broker.side.share_persister
+    await shares.initialize(_KEY, 4, Offset(9))
+    await shares.read(_KEY, 5)
+    if meanwhile == "refused":
+        broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await refused(shares.write(_KEY, 4, 5, Offset(6), [])) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker.services.partitions.fail_appends = None
+    if "rewritten" in meanwhile:
+        [partition] = [each for each in broker.side.shares.log.states() if _KEY in each.entries]
+        broker.side.shares._rewrite(partition, [_KEY], 7)
+    if "loaded" in meanwhile:
+        reload(broker)
+    await shares.write(_KEY, 4, 5, Offset(6), [])
+    await shares.write(_KEY, 4, 5, Offset(5), [])
+    assert (await shares.read(_KEY, 5)).start_offset == 6
+    reload(broker)
+    await shares.write(_KEY, 4, 5, Offset(5), [])
+    assert (await shares.read(_KEY, 5)).start_offset == 6
+
+
 async def test_a_new_leader_may_go_back_to_the_end_of_its_log(broker: Broker) -> None:
     """Only with its first write: after an unclean election the log may end below the start offset."""
     shares = broker.side.share_persister
