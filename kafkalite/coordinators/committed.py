@@ -57,7 +57,7 @@ class CommittedAppends:
 
         self._log.append(partition.index, partition, records, done)
         if outcome.done() and outcome.result():
-            raise api_error(outcome.result())
+            raise self._log.refusal(outcome.result(), records)
         apply(base)
         written.end = Offset(base + len(records))
         if not outcome.done():

@@ -366,6 +366,14 @@ class InternalLog(Generic[State]):
             builder.append(key, value, (), now)
         self.append_batch(partition, state, builder, done, guard=guard)
 
+    def refusal(self, error: ErrorCode, records: Sequence[KeyValue]) -> ApiError:
+        """What a client gets if these were not appended."""
+        text = ""
+        if error is ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
+            size = sum(len(key) + len(value or b"") for key, value in records)
+            text = f"{size:,} bytes are too many for one batch: raise max.message.bytes of {self.topic}"
+        return api_error(error, text)
+
     @staticmethod
     def builder(producer: tuple[int, int] | None = None) -> RecordBatchBuilder:
         """For a batch of such a log. `producer`: id and epoch, in whose transaction it is."""

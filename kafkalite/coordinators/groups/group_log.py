@@ -45,7 +45,7 @@ class GroupLog:
 
         self._log.append(partition.index, partition, pairs, finished)
         if outcome and outcome[0]:
-            raise api_error(outcome[0])
+            raise self._log.refusal(outcome[0], pairs)
         is_appended = True
         apply()
         written.written_to = self._log.bounds(partition.index)[0]

@@ -117,7 +117,7 @@ class ShareGroupStates:
                 found = {topic_id: frozenset(numbers) for topic_id, numbers in done.items()}
                 self._group_log.write(entry, group, rules.initialized(group, found))
         except ApiError as error:
-            _log.info("group.share_not_begun", group=group.group_id, error=error.code.name)
+            _log.info("group.share_not_begun", group=group.group_id, error=str(error))
         finally:
             runtime.is_initializing = False
             begun_before, runtime.begun = runtime.begun, asyncio.Event()
@@ -157,11 +157,30 @@ class ShareGroupStates:
         What is being deleted now is left alone: a second deletion could end later, when its states have begun again.
         """
         group, runtime, named = need_share_group(entry), entry.share_runtime, set(topic_ids)
-        wanted = {key: each for key, each in rules.begun(group).items() if key in named}
-        doomed = {key: each for key, each in wanted.items() if key not in runtime.being_deleted}
-        self._group_log.write(entry, group, [deletion_begun(group.shared, doomed)] if doomed else [])
-        found = await self._delete(entry, group, doomed)
-        return found | {key: _not_deleted() for key in wanted.keys() - doomed.keys()}
+        found: dict[TopicId, ApiError | None] = {}
+        while True:
+            self._group_log.check_current(entry, group)
+            wanted = {key: each for key, each in rules.begun(group).items() if key in named - found.keys()}
+            free = {key: each for key, each in wanted.items() if key not in runtime.being_deleted}
+            doomed = self._note_deletion(entry, group, free)
+            found |= await self._delete(entry, group, doomed)
+            if len(doomed) == len(free):
+                return found | {key: _not_deleted() for key in wanted.keys() - free.keys()}
+
+    def _note_deletion(self, entry: GroupEntry, group: ShareGroup, wanted: SharedTopics) -> SharedTopics:
+        """Of which topics it could be noted. A record that is nearly as large as it may be has no room for all: they are deleted in turn."""
+        names = list(wanted)
+        while names:
+            doomed = {key: wanted[key] for key in names}
+            try:
+                self._group_log.write(entry, group, [deletion_begun(group.shared, doomed)])
+            except ApiError as error:
+                if error.code is not ErrorCode.INVALID_COMMIT_OFFSET_SIZE or len(names) == 1:
+                    raise
+                names = names[: len(names) // 2]
+            else:
+                return doomed
+        return {}
 
     async def _delete(
         self, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
@@ -200,7 +219,7 @@ class ShareGroupStates:
         try:
             await self._delete(entry, group, doomed)
         except ApiError as error:
-            _log.info("group.share_states_kept", group=group.group_id, error=error.code.name)
+            _log.info("group.share_states_kept", group=group.group_id, error=str(error))
 
     async def alter_offsets(
         self,
@@ -305,7 +324,7 @@ class ShareGroupStates:
             return True
         suppressed = self._repeats.admit(group.group_id)
         if suppressed is not None:
-            _log.info("group.share_states_kept", group=group.group_id, error=failure.code.name, suppressed=suppressed)
+            _log.info("group.share_states_kept", group=group.group_id, error=str(failure), suppressed=suppressed)
         return False
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
