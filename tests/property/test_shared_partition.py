@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,9 @@ from kafkalite.coordinators.shares.decisions.deliveries import (
 )
 from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.persistence import ShareKey
+from kafkalite.coordinators.shares.records import encode_snapshot, encode_update
+from kafkalite.coordinators.shares.state import StoredState, applied, change_of
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Offset
 from tests.support.calls import calls
@@ -423,3 +427,25 @@ def test_single_records_cost_as_much_as_they_are() -> None:
         return calls(lambda: partition.acquire("m", 0, log, WantedRecords(number), 2))
 
     assert cost(2_000) < 12 * cost(200)
+
+
+def test_a_state_always_fits_into_a_record() -> None:
+    """A batch of tiny records can have hundreds of thousands. Each second one acknowledged was a state of some megabytes: its record was refused
+    again and again, and nothing of the partition was stored any more."""
+    partition = SharedPartition(Offset(0), (), DeliveryLimits(delivery_count=25, record_locks=10_000))
+    log, stored = [LogBatch(0, 299_999)], StoredState(0, 1, 1, Offset(0))
+    for _ in range(3):
+        read_from = partition.next_offset
+        got = partition.acquire("m", read_from, log, WantedRecords(1_000), 0)
+        for first, last, _ in got:
+            partition.acknowledge("m", [Acknowledgement(first, last, [2, 1] * ((last - first + 1) // 2))], 1)
+        write = partition.begin_write()
+        if write is not None:
+            change = change_of(stored, write.start_offset, write.batches)
+            stored = applied(stored, change)
+            key = ShareKey("g" * 249, UUID(int=1), 0)
+            for name, value in (encode_update(key, change, stored), encode_snapshot(key, stored)):
+                assert len(name) + len(value or b"") < 2**20
+            partition.end_write(is_stored=True)
+    assert len(stored.batches) > 10_000
+    assert partition.end_offset < 300_000, "the rest of the batch comes when there is room"

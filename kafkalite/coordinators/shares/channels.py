@@ -55,15 +55,21 @@ class ShareChannels(NodeChannels["_ShareChannel"]):
 
 
 class _ShareChannel(NodeChannel[_Question, Any]):
+    """A request that fails may be too large, or its response: the next one has half as many questions."""
+
+    #: Of one that is small.
     most_at_once = 500
 
     def __init__(self, services: Services, api: ShareApi[Any], address: Address) -> None:
         response = getattr(wire, f"{api.name}Response")
         super().__init__(services, f"shares.{api.name}", NodeConnection(services, address, response))
         self._api = api
+        self._most = self.most_at_once
 
     async def _exchange(self, questions: Sequence[_Question]) -> list[Any]:
+        most, self._most = self._most, max(1, len(questions) // 2)
         response = await self._connection.ask(_request(self._api, questions), self._api.version)
+        self._most = min(2 * most, self.most_at_once)
         answers = _answers(questions[0][0].group_id, response)
         if answers.keys() != {key for key, _ in questions}:
             raise WireError("the response has other partitions than the request")
@@ -76,7 +82,7 @@ class _ShareChannel(NodeChannel[_Question, Any]):
         left: list[tuple[_Question, asyncio.Future[Any]]] = []
         for each in self._queue:
             key = each[0][0]
-            if key.group_id == group_id and len(taken) < self.most_at_once and key not in taken:
+            if key.group_id == group_id and len(taken) < self._most and key not in taken:
                 taken[key] = each
             else:
                 left.append(each)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from kafkalite.coordinators import node_connection
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.coordinators.shares.coordinator import coordinator_key, share_key
 from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
@@ -392,6 +393,22 @@ async def test_the_coordinator_is_another_node(make_broker: Any) -> None:
     await shares.delete(keys[0])
     assert await refused(shares.read(keys[0], 1)) is ErrorCode.GROUP_ID_NOT_FOUND
     assert not any(partition.entries for partition in here.side.shares.log.states())
+
+
+async def test_states_that_do_not_fit_into_one_response_are_read_in_several(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failover, a node that led many partitions with large states got none of them: each repetition asked for all of them again."""
+    here, there = await make_broker(), await make_broker(share_coordinator_state_topic_num_partitions=1)
+    elsewhere(here, there)
+    shares, keys = here.side.share_persister, [ShareKey("g", _ID, number) for number in range(40)]
+    said = [batch(at, at) for at in range(1, 41, 2)]
+    for key in keys:
+        await there.side.share_persister.initialize(key, 1, Offset(0))
+        await there.side.share_persister.write(key, 1, 1, _NONE, said)
+    monkeypatch.setattr(node_connection, "_MAX_RESPONSE_BYTES", 4_096)
+    states = await asyncio.gather(*(shares.read(key, 1) for key in keys))
+    assert all(state.batches == tuple(said) for state in states)
 
 
 def elsewhere(here: Broker, there: Broker) -> None:

@@ -31,6 +31,9 @@ from kafkalite.model import Offset
 _AVAILABLE, _ACKNOWLEDGED, _ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
 _ARCHIVING = DeliveryState.ARCHIVING
 _NEVER = 2**63 - 1
+#: Records that are open at most, whatever batches they are in; the limit of a group is 10,000 at most. If each second one is done, their
+#: states are twice as many, with 20 bytes each: they have to fit into one record of the share coordinator.
+_MOST_OPEN = 20_000
 
 
 class _Gathered:
@@ -131,7 +134,7 @@ class SharedPartition:
     ) -> list[Acquired]:
         """Give free records out of what was read from `read_from` on. Offsets without a batch have no records any more.
 
-        Whole batches of the log, unless the number is exact: the last one may exceed it. From half of the deliveries on
+        Whole batches of the log, unless the number is exact: the last one may exceed it. (Of a huge batch a part.) From half of the deliveries on
         fewer and fewer come together, at the last delivery one, so that one bad record spoils few others.
         """
         into = _Gathered(member, now_ms + self.limits.lock_ms)
@@ -196,9 +199,10 @@ class SharedPartition:
         if room <= 0 or self._is_alone(into):
             return None
         self._append(first - 1, _ARCHIVED, 0)
-        begin, end = self._runs.end, last
+        begin = self._runs.end
+        end = min(last, begin + _MOST_OPEN - self._open - 1)
         if most is not None:
-            end = min(last, begin + min(most, room) - 1)
+            end = min(end, begin + min(most, room) - 1)
         if end >= begin:
             added = self._append(end, _AVAILABLE, 0)
             assert added is not None
