@@ -17,11 +17,16 @@ PIECE_ELEMENTS = 100
 #: Partitions that one CreateTopics or CreatePartitions may make (KRaft's MAX_PARTITIONS_PER_BATCH).
 MAX_NEW_PARTITIONS = 10_000
 #: Elements of a request that is not cut, and of one whose handler works in steps or takes little time for an element: a consumer says in
-#: heartbeats and commits what it has, which may be all partitions of a group.
+#: heartbeats and commits what it has, which may be all partitions of a group; each record of a share group is acknowledged for itself.
 MOST_UNCUT = 10_000
 MOST_IN_STEPS = 100_000
 #: The latter.
-IN_STEPS = frozenset({"Produce", "OffsetCommit", "TxnOffsetCommit", "ConsumerGroupHeartbeat"})
+IN_STEPS = frozenset(
+    {
+        "Produce", "OffsetCommit", "TxnOffsetCommit", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge",
+        "WriteShareGroupState",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

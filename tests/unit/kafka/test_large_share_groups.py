@@ -65,3 +65,10 @@ async def test_what_fits_into_no_record_is_said(broker: Broker) -> None:
     assert entry is not None
     with pytest.raises(ApiError, match=r"raise max\.message\.bytes of __consumer_offsets"):
         await broker.side.groups.share_states.delete_states(entry, group_of(broker).shared.initialized)
+
+
+async def test_a_member_that_names_too_many_topics_hears_of_it(broker: Broker) -> None:
+    """Its connection was closed each time."""
+    client = await started(broker)
+    answer = await Member(client, "m", *(f"t{number}" for number in range(10_001))).beat()
+    assert answer.error_code == ErrorCode.INVALID_REQUEST and "10,000" in answer.error_message

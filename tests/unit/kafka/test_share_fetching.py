@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -546,3 +547,48 @@ async def test_too_many_open_records_hold_up_new_ones(broker: Broker) -> None:
     member.epoch += 1
     member.client.close()
     assert got(await fetched(other, max_wait_ms=20_000)) == [(0, 119, 2)]
+
+
+async def test_many_records_are_acknowledged_in_one_request(broker: Broker) -> None:
+    """Each of them is an element: with more than 10,000 the connection was closed, and its session with it. The client got them again."""
+    group = await start(broker, **{"share.partition.max.record.locks": "4000"})
+    await group.produce([b"x"] * 12_000, [b"y"] * 12_000)
+    member = await group.member()
+    assert got(await fetched(member, 0)) == [(0, 11_999, 1)]
+    assert await member.code((0, 11_999, [ACCEPT] * 8_000 + [RELEASE, ACCEPT] * 2_000)) == 0
+    assert (await group.stored())[0] == 8_000
+    answer = await member.fetch(said={0: [(8_000, 11_998, [ACCEPT])]})
+    assert answer.responses[0].partitions[0].acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
+    listed = [member.fetch(*range(12_000), max_bytes=0)]
+    assert (await listed[0]).error_code == ErrorCode.INVALID_REQUEST, "a limit of sessions, which the client hears of"
+
+
+async def test_a_session_that_ends_during_its_acknowledgements_lists_nothing(broker: Broker) -> None:
+    group = await start(broker)
+    await group.produce([b"x"] * 10)
+    member = await group.begin()
+    handlers = broker.side.share_fetching
+    session = handlers.sessions.get("g", "m")
+    assert session is not None
+    request: Any = SimpleNamespace(
+        connection=session.connection, denied=SimpleNamespace(topics=()), throttle=None, principal=None
+    )
+    topic = wire.ShareFetchRequest.FetchTopic(
+        topic_ids.to_wire(member.topic_id),
+        [
+            wire.ShareFetchRequest.FetchPartition(
+                number, [wire.ShareFetchRequest.AcknowledgementBatch(0, 199, [ACCEPT] * 200)]
+            )
+            for number in range(3)
+        ],
+    )
+    steps = handlers.fetch(
+        request, wire.ShareFetchRequest("g", "m", member.epoch, 0, 1, 1 << 20, 500, 500, topics=[topic])
+    )
+    next(steps)
+    handlers.sessions.close(session)
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(steps)
+    assert ended.value.value.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert not session.partitions

@@ -411,6 +411,17 @@ async def test_states_that_do_not_fit_into_one_response_are_read_in_several(
     assert all(state.batches == tuple(said) for state in states)
 
 
+async def test_a_state_with_many_batches_is_written_to_another_node(make_broker: Any) -> None:
+    """Each is an element of the request, and with more than 10,000 it was refused: the leader repeated it for ever."""
+    here, there = await make_broker(), await make_broker(share_coordinator_state_topic_num_partitions=1)
+    await there.side.share_persister.initialize(_KEY, 1, Offset(0))
+    elsewhere(here, there)
+    shares = here.side.share_persister
+    said = [batch(at, at) for at in range(1, 24_001, 2)]
+    await shares.write(_KEY, 1, 1, _NONE, said)
+    assert (await shares.read(_KEY, 1)).batches == tuple(said)
+
+
 def elsewhere(here: Broker, there: Broker) -> None:
     """`here` believes that `there` leads the only partition of the share coordinator's topic."""
     metadata, host, port = here.services.metadata, *there.services.kafka_endpoint

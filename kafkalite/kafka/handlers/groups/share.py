@@ -16,6 +16,7 @@ from kafkalite.coordinators.shares.persister import ClusterSharePersister
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
 from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
+from kafkalite.kafka.pieces import MOST_UNCUT
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import Steps
 from kafkalite.model import Offset, TopicId, TopicPartition
@@ -61,6 +62,8 @@ class ShareGroupHandlers:
         if not message.group_id:
             raise api_error(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
         names = message.subscribed_topic_names
+        if names is not None and len(names) > MOST_UNCUT:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"more than {MOST_UNCUT:,} names of topics")
         said = ShareHeartbeat(
             message.member_id,
             message.member_epoch,

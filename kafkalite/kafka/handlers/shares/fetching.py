@@ -18,6 +18,7 @@ from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.shares.answers import acknowledgements
 from kafkalite.kafka.shares.fetch import Delivered, ShareFetch, ShareTerms
 from kafkalite.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Listed, ShareSession, ShareSessions
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.security.acl import Operation, ResourceType
@@ -68,7 +69,7 @@ class ShareHandlers:
 
     # --- ShareFetch ---
 
-    def fetch(self, request: Request, message: wire.ShareFetchRequest) -> wire.ShareFetchResponse | None:
+    def fetch(self, request: Request, message: wire.ShareFetchRequest) -> Steps[wire.ShareFetchResponse | None]:
         try:
             group_id, member = self._check(message)
             if message.is_renew_ack and (
@@ -76,8 +77,9 @@ class ShareHandlers:
             ):
                 raise api_error(ErrorCode.INVALID_REQUEST, "a fetch that renews locks must not ask for records")
             session = self._session(group_id, member, request, message)
-            results = self._acknowledge(session, request, message)
-            self._list(session, message)
+            results = yield from self._acknowledge(session, request, message)
+            yield from self._list(session, message)
+            self._check_open(session)
         except ApiError as error:
             return wire.ShareFetchResponse(error_code=int(error.code), error_message=str(error) or None)
         is_first = message.share_session_epoch == INITIAL_EPOCH
@@ -154,11 +156,12 @@ class ShareHandlers:
 
     def acknowledge(
         self, request: Request, message: wire.ShareAcknowledgeRequest
-    ) -> wire.ShareAcknowledgeResponse | None:
+    ) -> Steps[wire.ShareAcknowledgeResponse | None]:
         try:
             group_id, member = self._check(message)
             session = self._session(group_id, member, request, message)
-            results = self._acknowledge(session, request, message)
+            results = yield from self._acknowledge(session, request, message)
+            self._check_open(session)
         except ApiError as error:
             return wire.ShareAcknowledgeResponse(error_code=int(error.code), error_message=str(error) or None)
         if message.share_session_epoch == FINAL_EPOCH:
@@ -231,23 +234,40 @@ class ShareHandlers:
         session.next()
         return session
 
-    def _list(self, session: ShareSession, message: wire.ShareFetchRequest) -> None:
-        """What the session fetches from now on. Raises ApiError INVALID_REQUEST."""
+    def _check_open(self, session: ShareSession) -> None:
+        """Raises ApiError: it has ended while something of it was done in steps."""
+        if self.sessions.get(session.group_id, session.member) is not session:
+            raise api_error(ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+    def _list(self, session: ShareSession, message: wire.ShareFetchRequest) -> Steps[None]:
+        """What the session fetches from now on. Raises ApiError INVALID_REQUEST, SHARE_SESSION_NOT_FOUND."""
+        self._check_open(session)
         if message.share_session_epoch != FINAL_EPOCH:
             for topic in message.topics:
                 topic_id = topic_ids.from_wire(topic.topic_id)
-                for partition in topic.partitions:
+                for number, partition in enumerate(topic.partitions, 1):
                     self.sessions.list(session, (topic_id, partition.partition_index))
+                    if not number % STEP:
+                        yield
+                        self._check_open(session)
         for forgotten in message.forgotten_topics_data:
             topic_id = topic_ids.from_wire(forgotten.topic_id)
-            for number in forgotten.partitions:
+            for count, number in enumerate(forgotten.partitions, 1):
                 self.sessions.forget(session, (topic_id, number))
+                if not count % STEP:
+                    yield
+                    self._check_open(session)
 
-    def _acknowledge(self, session: ShareSession, request: Request, message: _Message) -> dict[Listed, _Result]:
-        """Partition -> the outcome of its acknowledgements, or what it will be."""
+    def _acknowledge(self, session: ShareSession, request: Request, message: _Message) -> Steps[dict[Listed, _Result]]:
+        """Partition -> the outcome of its acknowledgements, or what it will be. What is said of one partition counts as a whole."""
         results: dict[Listed, _Result] = {}
         may_renew = self._shares.settings(session.group_id).may_renew
+        elements = 0
         for topic_id, number, batches in _acknowledged_in(message):
+            elements += 1 + sum(len(batch.acknowledge_types) for batch in batches)
+            if elements > STEP:
+                yield
+                elements = 0
             if not batches and isinstance(message, wire.ShareFetchRequest):
                 continue
             try:
