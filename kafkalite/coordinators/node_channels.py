@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from kafkalite.config import inter_broker_listener
@@ -13,6 +13,7 @@ from kafkalite.coordinators.node_connection import NodeConnection, node_address
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.errors import WireError
 from kafkalite.rpc.messages.control import Broker
 
@@ -24,6 +25,20 @@ Address = tuple[str, int]
 #: What is not answered within this time (seconds) is asked again, of whichever node it is for then. Shorter than the
 #: request.timeout.ms of clients: they get an answer that lets them try again.
 _TIMEOUT_S = 10.0
+#: Elements of one request, unless a single question has more: a node refuses requests with more than 10,000 (`kafka.pieces`).
+MOST_ELEMENTS = 8_000
+
+
+def elements_of(partitions: Sequence[TopicPartition]) -> int:
+    """Of a question about one transaction and these partitions, at most: each may be of a topic of its own."""
+    return 1 + 2 * len(partitions)
+
+
+def pieces(partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, ...]]:
+    """So many of them that each piece fits into a request."""
+    size = MOST_ELEMENTS // 2 - 1
+    for start in range(0, len(partitions), size):
+        yield tuple(partitions[start : start + size])
 
 
 class NodeChannel(ABC, Generic[Question, Answer]):
@@ -61,6 +76,10 @@ class NodeChannel(ABC, Generic[Question, Answer]):
     async def _exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """The answers, one for each. Raises what the connection raises; WireError: the response does not fit the request."""
 
+    def _elements(self, question: Question) -> int:
+        """How many elements a question is in a request."""
+        return 1
+
     def _is_asked(self) -> bool:
         """Whether somebody waits for an answer. What its asker has given up is not asked: another node may have acted instead."""
         self._queue = [each for each in self._queue if not each[1].done()]
@@ -68,7 +87,13 @@ class NodeChannel(ABC, Generic[Question, Answer]):
 
     def _take(self) -> list[tuple[Question, asyncio.Future[Answer]]]:
         """Take the questions of the next request off the queue."""
-        taken, self._queue = self._queue[: self.most_at_once], self._queue[self.most_at_once :]
+        count = elements = 0
+        for question, _ in self._queue[: self.most_at_once]:
+            elements += self._elements(question)
+            if count and elements > MOST_ELEMENTS:
+                break
+            count += 1
+        taken, self._queue = self._queue[:count], self._queue[count:]
         return taken
 
     async def _run(self) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from kafkalite.coordinators.node_channels import Address, NodeChannel, NodeChannels
+from kafkalite.coordinators.node_channels import MOST_ELEMENTS, Address, NodeChannel, NodeChannels
 from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.persistence import ShareKey
@@ -75,15 +75,22 @@ class _ShareChannel(NodeChannel[_Question, Any]):
             raise WireError("the response has other partitions than the request")
         return [answers[key] for key, _ in questions]
 
+    def _elements(self, question: _Question) -> int:
+        """Its topic, its partition, and state batches, if it has any."""
+        return 2 + sum(len(field) for field in question[1] if isinstance(field, list))
+
     def _take(self) -> list[tuple[_Question, asyncio.Future[Any]]]:
         """Those of the group that waits longest, each key once."""
         group_id = self._queue[0][0][0].group_id
         taken: dict[ShareKey, tuple[_Question, asyncio.Future[Any]]] = {}
         left: list[tuple[_Question, asyncio.Future[Any]]] = []
+        elements = 0
         for each in self._queue:
-            key = each[0][0]
-            if key.group_id == group_id and len(taken) < self._most and key not in taken:
+            key, size = each[0][0], self._elements(each[0])
+            is_room = not taken or (len(taken) < self._most and elements + size <= MOST_ELEMENTS)
+            if key.group_id == group_id and is_room and key not in taken:
                 taken[key] = each
+                elements += size
             else:
                 left.append(each)
         self._queue = left

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
-from kafkalite.coordinators.node_channels import Address, NodeChannel, NodeChannels
+from kafkalite.coordinators.node_channels import Address, NodeChannel, NodeChannels, elements_of, pieces
 from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.services import Services
 from kafkalite.env.side_by_side import SideBySide
@@ -130,7 +131,11 @@ class MarkerChannels(NodeChannels["MarkerChannel"]):
         """Each partition's outcome. Raises OSError when the node could not be asked."""
         if broker.broker_id == self._services.broker_id:
             return await self._local.write(marker)
-        return await self.to(broker, partial(MarkerChannel, self._services)).ask(marker)
+        errors: Errors = {}
+        for some in pieces(marker.partitions):
+            channel = self.to(broker, partial(MarkerChannel, self._services))
+            errors |= await channel.ask(replace(marker, partitions=some))
+        return errors
 
 
 class MarkerChannel(NodeChannel[Marker, Errors]):
@@ -140,6 +145,9 @@ class MarkerChannel(NodeChannel[Marker, Errors]):
 
     def __init__(self, services: Services, address: Address) -> None:
         super().__init__(services, "markers", NodeConnection(services, address, wire.WriteTxnMarkersResponse))
+
+    def _elements(self, question: Marker) -> int:
+        return elements_of(question.partitions)
 
     async def _exchange(self, questions: Sequence[Marker]) -> list[Errors]:
         version = _VERSION_OF_TV2 if any(marker.transaction_version for marker in questions) else _VERSION

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from kafkalite.coordinators.node_channels import Address, NodeChannel, NodeChannels
+from kafkalite.coordinators.node_channels import Address, NodeChannel, NodeChannels, elements_of, pieces
 from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
@@ -43,8 +43,11 @@ class CoordinatorChannels(NodeChannels["_VerificationChannel"]):
 
     async def ask(self, broker: Broker, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
         """Each partition's outcome. Raises OSError when the node could not be asked."""
-        channel = self.to(broker, partial(_VerificationChannel, self._services), asker.adds)
-        return await channel.ask((asker, partitions))
+        answers: Answers = {}
+        for some in pieces(partitions):
+            channel = self.to(broker, partial(_VerificationChannel, self._services), asker.adds)
+            answers |= await channel.ask((asker, some))
+        return answers
 
 
 class _VerificationChannel(NodeChannel[Question, Answers]):
@@ -53,6 +56,9 @@ class _VerificationChannel(NodeChannel[Question, Answers]):
     def __init__(self, services: Services, address: Address) -> None:
         connection = NodeConnection(services, address, wire.AddPartitionsToTxnResponse)
         super().__init__(services, "transaction_questions", connection)
+
+    def _elements(self, question: Question) -> int:
+        return elements_of(question[1])
 
     async def _exchange(self, questions: Sequence[Question]) -> list[Answers]:
         return answers_of(await self._connection.ask(request_of(questions), _VERSION), questions)

@@ -7,21 +7,25 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvloop
 
-from kafkalite.coordinators.transactions.markers import Marker, MarkerChannel
+from kafkalite.coordinators.transactions.markers import Marker, MarkerChannel, MarkerChannels
+from kafkalite.coordinators.transactions.questions import Asker, CoordinatorChannels
 from kafkalite.env.streams import open_stream
 from kafkalite.errors import ErrorCode
-from kafkalite.model import ProducerId, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
+from kafkalite.rpc.messages.control import Broker as LiveBroker
 from tests.support.waiting import until
 
 from .conftest import Broker
+from .coordinator_requests import TRANSACTIONS, coordinator
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -203,3 +207,44 @@ async def test_what_its_asker_has_given_up_is_not_asked(monkeypatch: pytest.Monk
     services.may_go_on.set()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert asked == [0, 2]
+
+
+async def test_a_request_has_no_more_markers_than_a_node_takes(make_broker: Any) -> None:
+    """A node that came back got those of all transactions that had waited for it, in one request with too many elements: it closed the connection.
+    They were repeated together, and the transactions stayed open for ever."""
+    there: Broker = await make_broker()
+    await there.create("t", 50)
+    here: Broker = await make_broker()
+    channels = MarkerChannels(here.services, here.side.markers)
+    host, port = there.services.kafka_endpoint
+    node = LiveBroker(BrokerId(2), BrokerEpoch(2), host, port, host, 1, None, 2)
+    partitions = tuple(TopicPartition("t", number) for number in range(50))
+    markers = [
+        Marker(ProducerId(number), 0, is_commit=True, coordinator_epoch=0, partitions=partitions)
+        for number in range(300)
+    ]
+    answers = await asyncio.gather(*(channels.send(node, marker) for marker in markers))
+    assert answers == [dict.fromkeys(partitions, ErrorCode.NONE)] * 300
+    absent = tuple(TopicPartition("none", number) for number in range(12_000))
+    [answer] = await asyncio.gather(channels.send(node, replace(markers[0], partitions=absent)))
+    assert answer == dict.fromkeys(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    channels.close()
+
+
+@pytest.mark.parametrize("adds", [False, True])
+async def test_a_question_of_many_partitions_is_asked_in_pieces(make_broker: Any, adds: bool) -> None:  # noqa: FBT001
+    """A Produce request may list 100,000 partitions, and its records were refused for ever."""
+    there: Broker = await make_broker(transaction_state_log_num_partitions=1)
+    client = await there.client()
+    await coordinator(client, "x", TRANSACTIONS)
+    made = await client.ask(wire.InitProducerIdRequest("x", 60_000), 4)
+    assert not made.error_code
+    here: Broker = await make_broker()
+    channels = CoordinatorChannels(here.services)
+    host, port = there.services.kafka_endpoint
+    node = LiveBroker(BrokerId(2), BrokerEpoch(2), host, port, host, 1, None, 2)
+    partitions = tuple(TopicPartition("t", number) for number in range(12_000))
+    asker = Asker("x", made.producer_id, made.producer_epoch, adds=adds)
+    answers = await channels.ask(node, asker, partitions)
+    assert answers.keys() == set(partitions) and len(set(answers.values())) == 1
+    channels.close()

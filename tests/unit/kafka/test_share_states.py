@@ -11,10 +11,12 @@ import pytest
 
 from kafkalite.coordinators import node_connection
 from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.coordinators.shares import persister
 from kafkalite.coordinators.shares.coordinator import coordinator_key, share_key
 from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
 from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.kafka import pieces
 from kafkalite.model import SHARE_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
@@ -420,6 +422,23 @@ async def test_a_state_with_many_batches_is_written_to_another_node(make_broker:
     said = [batch(at, at) for at in range(1, 24_001, 2)]
     await shares.write(_KEY, 1, 1, _NONE, said)
     assert (await shares.read(_KEY, 1)).batches == tuple(said)
+
+
+async def test_states_of_many_partitions_are_written_in_requests_that_any_node_takes(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of up to 500 shared a request, whatever they had."""
+    here, there = await make_broker(), await make_broker(share_coordinator_state_topic_num_partitions=1)
+    keys = [ShareKey("g", _ID, number) for number in range(200)]
+    for key in keys:
+        await there.side.share_persister.initialize(key, 1, Offset(0))
+    elsewhere(here, there)
+    shares = here.side.share_persister
+    monkeypatch.setattr(pieces, "MOST_IN_STEPS", 10_000)
+    monkeypatch.setattr(persister, "_AGAIN", frozenset())
+    said = [batch(at, at) for at in range(1, 121, 2)]
+    await asyncio.gather(*(shares.write(key, 1, 1, _NONE, said) for key in keys))
+    assert (await shares.read(keys[-1], 1)).batches == tuple(said)
 
 
 def elsewhere(here: Broker, there: Broker) -> None:
