@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 #: What the records of one append may take together, if they could be cut otherwise.
-_APPEND_BYTES = 256 * 1024
+APPEND_BYTES = 256 * 1024
 #: What a record takes at most beside its value and the names in its key.
 RECORD_BYTES = 30
 
@@ -15,7 +15,7 @@ def fitting(sizes: Iterable[int]) -> int:
     size = count = 0
     for each in sizes:
         size += each
-        if count and size > _APPEND_BYTES:
+        if count and size > APPEND_BYTES:
             break
         count += 1
     return count

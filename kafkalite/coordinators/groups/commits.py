@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
+from functools import partial
 
+from kafkalite.coordinators.append_sizes import APPEND_BYTES
 from kafkalite.coordinators.groups.decisions.assigned_group import check_commit, check_fetch
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import held_since, is_classic
 from kafkalite.coordinators.groups.decisions.members import Committer
@@ -19,6 +21,7 @@ from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import NO_TOPIC_ID, Offset, ProducerId, TopicPartition
+from kafkalite.record.builder import RecordBatchBuilder
 
 CommitResults = dict[TopicPartition, ErrorCode]
 #: Offsets per step.
@@ -64,13 +67,14 @@ class OffsetCommits:
     ) -> Generator[None, None, None]:
         """Commit offsets in steps; `done` gets each one's outcome.
 
-        Whether the member may commit is decided in the last step, in which the records are appended. `guard`: with which the
-        transaction was verified; None: it was not.
+        Whether the member may commit is decided in the last step, in which the records are appended: those of a transaction in one batch,
+        others in as many as they need. `guard`: with which the transaction was verified; None: it was not.
         """
         group_id, producer = committer.group_id, committer.producer
         results: CommitResults = {}
         accepted: dict[TopicPartition, CommittedOffset] = {}
         builder = self._log.builder(producer)
+        batches = [(builder, accepted)]
         now = self._clock.wall_ms()
         for number, (topic_partition, offset) in enumerate(offsets.items(), 1):
             if not number % _STEP:
@@ -78,6 +82,9 @@ class OffsetCommits:
             if len(offset.metadata.encode()) > MAX_METADATA_BYTES:
                 results[topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
+            if builder.size_bytes > APPEND_BYTES and producer is None:
+                builder, accepted = self._log.builder(), {}
+                batches.append((builder, accepted))
             accepted[topic_partition] = offset
             builder.append(
                 records.offset_key(group_id, topic_partition), records.offset_value(offset), timestamp_ms=now
@@ -88,16 +95,38 @@ class OffsetCommits:
                 entry.forget_if_unused()
             done(results)
             return
+        left = len(batches)
 
-        def stored(error: ErrorCode, base_offset: Offset) -> None:
-            known = entry.offsets
-            known.end_append(accepted)
-            results.update(dict.fromkeys(accepted, error))
-            is_in_doubt = is_appended and error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            if error and not is_in_doubt:
+        def stored(some: Collection[TopicPartition], error: ErrorCode) -> None:
+            nonlocal left
+            left -= 1
+            results.update(dict.fromkeys(some, error))
+            if not left:
                 if is_made:
                     entry.forget_if_unused()
                 done(results)
+
+        for builder, accepted in batches:
+            self._append(entry, producer, builder, accepted, partial(stored, accepted), guard=guard)
+
+    def _append(
+        self,
+        entry: GroupEntry,
+        producer: tuple[ProducerId, int] | None,
+        builder: RecordBatchBuilder,
+        accepted: Mapping[TopicPartition, CommittedOffset],
+        done: Callable[[ErrorCode], None],
+        *,
+        guard: int | None,
+    ) -> None:
+        """Append one batch, which has these offsets."""
+        known = entry.offsets
+
+        def stored(error: ErrorCode, base_offset: Offset) -> None:
+            known.end_append(accepted)
+            is_in_doubt = is_appended and error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if error and not is_in_doubt:
+                done(error)
                 return
             for record_offset, (topic_partition, offset) in enumerate(accepted.items(), base_offset):
                 placed = offset.at(record_offset)
@@ -108,11 +137,11 @@ class OffsetCommits:
                 else:
                     known.commit(topic_partition, placed)
             if producer is not None:
-                entry.partition.transactions.setdefault(producer[0], {})[group_id] = None
-            done(results)
+                entry.partition.transactions.setdefault(producer[0], {})[entry.group.group_id] = None
+            done(error)
 
         # From here on the log may hold a commit for which a reader of stable offsets has to wait.
-        entry.offsets.begin_append(accepted)
+        known.begin_append(accepted)
         is_appended = False
         self._log.append_batch(entry.partition.index, entry.partition, builder, stored, guard=guard)
         is_appended = True
