@@ -31,7 +31,7 @@ from kafkalite.coordinators.producer_ids import ProducerIds
 from kafkalite.env import Env
 from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.own_time import OwnTime
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.supervisor import CancelledByNobody, Policy, Supervisor
 from kafkalite.errors import CannotListen, StartupRefused
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.console.pages import POSTS, ConsolePages
@@ -483,6 +483,8 @@ class Node:
         steps.finish(clean=controlled and are_closed)
 
     def _on_fatal(self, error: BaseException) -> None:
+        if self._stop.is_set() and isinstance(error, CancelledByNobody):
+            return  # what it waited for is closed already; its own turn comes later
         if self._fatal is None:
             self._fatal = error
         self._stop.set()

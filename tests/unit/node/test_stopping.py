@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.env.seams import Clock
+from kafkalite.env.supervisor import CancelledByNobody
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
@@ -107,3 +109,24 @@ async def test_what_is_deleted_next_is_not_synced(
     ):
         await client.create_topics([NewTopic("t", 2, 2)])
     assert ("t-0" in closed) == is_kept
+
+
+@pytest.mark.parametrize("is_stopping", [True, False])
+async def test_what_waits_for_a_part_that_is_closed_does_not_make_the_stop_fail(*, is_stopping: bool) -> None:
+    """While the node serves, a task that ends like that is a fault, and stops it."""
+    async with cluster(1) as on:
+        [node] = on.nodes.values()
+        waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def wait() -> None:
+            await waited
+
+        task = node.supervisor.spawn("waiting", wait())
+        await asyncio.sleep(0)
+        if is_stopping:
+            node.stop()
+        waited.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0)  # the supervisor hears of it
+        with contextlib.nullcontext() if is_stopping else pytest.raises(CancelledByNobody):
+            await on.stop_node(1)
