@@ -35,7 +35,8 @@ def next_step(
         live: brokers that can be added now.
         max_replicas: R, reassignment.parallel.replica.count >= 1: how many are added, and how many dropped, at once. UNLIMITED: the
             whole move is one step, as before the KIP.
-        most_replicas: where a request replaces another whose replicas are still there, these go before more come.
+        most_replicas: where a request replaces another whose replicas are still there, these go before more come. What the ISR
+            lacks of min.insync.replicas comes on top of it, but once only: each of many requests would add its own.
     Returns:
         TR; equal to `current` while the step must wait (targets offline); equal to `final` in the last step.
     """
@@ -44,19 +45,21 @@ def next_step(
     assert max_replicas >= 1, max_replicas
     addable = [replica for replica in final if replica not in current and replica in live]
     missing_in_sync = max(0, min_insync_replicas - sum(replica in live for replica in isr))
-    is_full = most_replicas is not None and len(current) >= most_replicas and not missing_in_sync
-    if addable and addable[0] == final[0] and not is_full and max_replicas < UNLIMITED:
+    room = UNLIMITED if most_replicas is None else max(0, most_replicas + missing_in_sync - len(current))
+    addable = addable[:room]
+    if addable and addable[0] == final[0] and max_replicas < UNLIMITED:
         # The preferred leader comes first and alone, so that leadership moves once; nobody goes yet.
         new = addable[: max(1, missing_in_sync)]
         return (new[0], *current, *new[1:])
     if addable and missing_in_sync:
         return _ordered(final, [*current, *addable[:missing_in_sync]])
-    # A replica that is not in sync costs nothing to drop.
+    # A replica that is not in sync costs nothing to drop; but where too few are in sync and no more may come, one that is alive catches up.
+    may_go = [replica for replica in current if room or not missing_in_sync or replica not in live]
     leaving = sorted(
-        (replica for replica in current if replica not in final), key=lambda each: each in isr and each in live
+        (replica for replica in may_go if replica not in final), key=lambda each: each in isr and each in live
     )
     drop = min(max_replicas, len(leaving))
-    add = 0 if is_full else min(max_replicas, len(addable), max(0, len(final) - (len(current) - drop)))
+    add = min(max_replicas, len(addable), max(0, len(final) - (len(current) - drop)))
     # Where too few can be added, fewer go: a step must not cost redundancy.
     drop = min(drop, len(current) + add - min(len(current), len(final)))
     gone = set(leaving[:drop])

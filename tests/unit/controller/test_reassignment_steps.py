@@ -96,6 +96,16 @@ def test_what_a_replaced_order_has_left_goes_before_more_comes() -> None:
     assert step([5], 2) == [1, 2, 3, 4, 5], "too few are in sync: what is missing comes over the cap"
 
 
+@pytest.mark.checklist(73)
+@pytest.mark.parametrize(("dead", "step"), [([], [1, 4, 6, 3, 7]), ([3, 7], [1, 4, 6, 7]), ([6], [1, 4, 3, 7])])
+def test_requests_that_replace_each_other_add_what_is_missing_in_sync_once(dead: list[int], step: list[int]) -> None:
+    """4 alone is in sync, of two that should be: for the request before this one, 1 has come over the cap (simulation, seed 190241)."""
+    final, current = brokers([2, 1, 4]), brokers([1, 4, 6, 3, 7])
+    live = brokers([each for each in (1, 2, 3, 4, 5, 6, 7) if each not in dead])
+    found = next_step(final, current, brokers([4]), live, max_replicas=1, min_insync_replicas=2, most_replicas=4)
+    assert found == brokers(step), "those that are alive catch up; one that is dead may go"
+
+
 replica_lists = st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)
 
 
