@@ -39,6 +39,7 @@ from kafkalite.coordination.coordinator import (
     NotSentError,
     OutcomeUnknownError,
     SessionExpiredError,
+    Watch,
 )
 from kafkalite.coordination.patience import DEFAULT_S, refused_at, waiting_at_most
 from kafkalite.coordination.registration import new_uuid, registered_brokers
@@ -303,15 +304,24 @@ class TopicAdmin:
     async def _wait_until_gone(self, names: Sequence[str], wait_s: float) -> None:
         """Until the topics' znodes are gone, which is the end of a deletion; a dead replica can keep it from ending."""
         changed = asyncio.Event()
+        left = sorted(names)  # the controller's order: when the last one goes, the others are gone, as a rule
         try:
             async with asyncio.timeout(wait_s):
-                for name in names:
+                while left:
                     changed.clear()
-                    while await self.repeating(lambda zk, name=name: zk.exists(paths.topic(name), changed.set)):  # type: ignore[misc]
+                    if await self._exists(left[-1], changed.set):
                         await changed.wait()
-                        changed.clear()
+                    else:
+                        left = await self._those_there(left[:-1])
         except TimeoutError:
             _log.info("topic.deletion_goes_on", topics=list(names))
+
+    async def _exists(self, name: str, watch: Watch) -> bool:
+        return await self.repeating(lambda zk: zk.exists(paths.topic(name), watch)) is not None
+
+    async def _those_there(self, names: Sequence[str]) -> list[str]:
+        found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in names]))
+        return [name for name, each in zip(names, found, strict=True) if each is not None]
 
     async def _request_deletion(self, zk: Coordinator, names: Sequence[str], made: Mapping[str, int]) -> None:
         """Add names to /admin/delete_topics; may be repeated: a topic that somebody has created since is another one.

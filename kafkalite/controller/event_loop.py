@@ -36,7 +36,7 @@ from kafkalite.controller.decisions.effects import (
     RemovePartitionRequests,
     RemovePartitions,
     RemoveReassignmentRequests,
-    RemoveTopic,
+    RemoveTopics,
     ReplyShutdown,
     RereadTopics,
     Resign,
@@ -63,8 +63,8 @@ from kafkalite.controller.decisions.events import (
     StatesRead,
     StatesWritten,
     Ticked,
-    TopicRemoved,
     TopicsChanged,
+    TopicsRemoved,
     TopicsWritten,
 )
 from kafkalite.controller.decisions.state import ControllerState
@@ -407,8 +407,12 @@ class ControllerEventLoop:
                 self.channels.open(broker)
             case CloseChannel(broker_id):
                 self.channels.close(broker_id)
-            case RemoveTopic(topic, topic_id, leftover):
-                return TopicRemoved(topic, await self._storage.remove_topic(topic, topic_id, leftover))
+            case RemoveTopics(topics):
+                kept_topics = await self._storage.remove_topics(topics)
+                names = tuple(each.topic for each in topics)
+                return TopicsRemoved(
+                    tuple(name for name in names if name not in kept_topics), tuple(sorted(kept_topics))
+                )
             case DropLeftover(topic_id):
                 await self._storage.drop_leftover(topic_id)
             case KeepVanished(topic, vanished):

@@ -14,7 +14,7 @@ from kafkalite.controller.decisions.events import PartitionRequests, RestartRequ
 from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
 from kafkalite.controller.stats import ControllerStats
-from kafkalite.controller.zk_access import MAX_OPS, Connectivity
+from kafkalite.controller.zk_access import MAX_BYTES, MAX_OPS, Connectivity
 from kafkalite.coordination import admin_znodes, config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
@@ -41,8 +41,6 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Bytes of one transaction (a larger one would cut the connection for all requests).
-MAX_BYTES = 512 * 1024
 MIN_INSYNC = "min.insync.replicas"
 #: Requests under /restart_partitions that are read at once.
 MAX_RESTARTS = 200

@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 #: Operations of one transaction (a larger one would cut the connection for all requests).
 MAX_OPS = 500
+#: Bytes of one transaction, for the same reason.
+MAX_BYTES = 512 * 1024
 #: Single reads that are under way at once.
 READS_AT_ONCE = 200
 #: How long a read that found no connection waits at most before it is tried again.
@@ -150,13 +152,17 @@ class ZkAccess:
 
     async def _fenced(self, ops: Iterable[Op]) -> bool:
         """One fenced transaction; False if it failed, or if its outcome is unknown."""
+        return await self._failure_of(ops) is None
+
+    async def _failure_of(self, ops: Iterable[Op]) -> CoordinatorError | None:
+        """Why a fenced transaction failed, or that its outcome is unknown; None: it was applied. Operation 0 is the fence."""
         self._stats.zk_ops["transaction"] += 1
         try:
             await self._zk.multi([self._fence, *ops])
         except CoordinatorError as error:
             self._raise_if_moved(error)
-            return False
-        return True
+            return error
+        return None
 
     async def verify(self) -> bool:
         """Whether we are certainly the controller; False if ZooKeeper has not answered. Raises ControllerMovedError if another controller is."""

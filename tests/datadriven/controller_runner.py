@@ -66,7 +66,7 @@ from kafkalite.controller.decisions.effects import (
     RemovePartitionRequests,
     RemovePartitions,
     RemoveReassignmentRequests,
-    RemoveTopic,
+    RemoveTopics,
     ReplyShutdown,
     RereadTopics,
     Resign,
@@ -105,8 +105,8 @@ from kafkalite.controller.decisions.events import (
     StatesWritten,
     Ticked,
     TopicChange,
-    TopicRemoved,
     TopicsChanged,
+    TopicsRemoved,
     TopicsWritten,
 )
 from kafkalite.controller.decisions.partition_changes import with_unknown_epochs
@@ -386,13 +386,18 @@ class Script:
                 say(f"open {broker.broker_id}@{broker.broker_epoch}")
             case CloseChannel(broker_id):
                 say(f"close {broker_id}")
-            case RemoveTopic(topic, topic_id, leftover):
-                say(f"remove {topic}" + "".join(f" {topic}-{number}@{broker}" for number, broker in leftover))
-                if leftover:
-                    self.leftovers[topic_id] = Leftover(topic, frozenset(leftover))
-                self.topics = {name: each for name, each in self.topics.items() if name != topic}
-                self.znodes = {p: s for p, s in self.znodes.items() if p.topic != topic}
-                return TopicRemoved(topic, removed=True)
+            case RemoveTopics(ended):
+                for each in ended:
+                    say(
+                        f"remove {each.topic}"
+                        + "".join(f" {each.topic}-{number}@{id_}" for number, id_ in each.leftover)
+                    )
+                    if each.leftover:
+                        self.leftovers[each.topic_id] = Leftover(each.topic, frozenset(each.leftover))
+                names = tuple(each.topic for each in ended)
+                self.topics = {name: each for name, each in self.topics.items() if name not in names}
+                self.znodes = {p: s for p, s in self.znodes.items() if p.topic not in names}
+                return TopicsRemoved(names)
             case DropLeftover(topic_id):
                 say(f"drop-leftover {topic_id}")
                 del self.leftovers[topic_id]

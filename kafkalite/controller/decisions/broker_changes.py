@@ -33,7 +33,7 @@ from kafkalite.controller.decisions.events import (
     StatesRead,
 )
 from kafkalite.controller.decisions.state import ControllerState
-from kafkalite.controller.decisions.topic_changes import begin_deletion, without_leader
+from kafkalite.controller.decisions.topic_changes import begin_deletions, without_leader
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId
@@ -62,11 +62,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
     effects += [Note("broker.suspected", str(id_), "is not there") for id_ in sorted(event.suspects)]
     effects += [Note("znode.malformed", path, event.malformed[path]) for path in sorted(event.malformed)]
     # Deletions first: a half-deleted topic has partitions without a state that must not be initialised again.
-    starting: list[Effect] = []
-    for topic in event.deletions:
-        if topic in state.topics and topic not in state.deletions:
-            state, begun = begin_deletion(state, topic, to=())
-            starting += begun
+    state, starting = begin_deletions(state, event.deletions, to=())
     assigned = [partition for partition, _ in state.assigned()]
     to_settle = {partition: state.partitions.get(partition) for partition in assigned}
     unreadable = [partition for partition in assigned if paths.partition_state(partition) in event.malformed]

@@ -235,12 +235,9 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
                 is_new = entry.is_new and replica in members(known)
                 hosted[replica].append(dataclasses.replace(entry, is_new=is_new))
     effects: list[Effect] = []
+    waiting = {name: deletion.waiting for name, deletion in state.deletions.items()}
     for broker in sorted(hosted):
-        effects += [
-            stop
-            for topic in sorted(state.deletions)
-            for stop in delete_replicas(state, topic, state.deletions[topic].waiting, [broker], cause)
-        ]
+        effects += delete_replicas(state, waiting, [broker], cause)
         effects += delete_leftovers(state, [broker], cause)
         effects += delete_partitions(state, broker, cause)
         effects.append(_leader_and_isr(state, broker, hosted[broker], cause, is_init=broker not in incomplete))
@@ -276,29 +273,19 @@ def _announce_all(
 
 def delete_replicas(
     state: ControllerState,
-    topic: str,
-    replicas: Collection[tuple[int, BrokerId]],
+    replicas: Mapping[str, Collection[tuple[int, BrokerId]]],
     to: Collection[BrokerId],
     cause: str,
 ) -> list[Effect]:
-    """StopReplica with deletion, one per live broker of `to`, for the (partition, broker) pairs in `replicas`."""
-    topic_id = state.topics[topic].topic_id
-    by_broker: dict[BrokerId, list[int]] = {}
-    for partition, broker in sorted(replicas):
-        if broker in to and broker in state.brokers:
-            by_broker.setdefault(broker, []).append(partition)
-    return [
-        _stop(
-            state,
-            broker,
-            [
-                StopPartition(topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=True)
-                for partition in by_broker[broker]
-            ],
-            cause,
-        )
-        for broker in sorted(by_broker)
-    ]
+    """StopReplica with deletion, one per live broker of `to`, for the (partition, broker) pairs of each topic in `replicas`."""
+    by_broker: dict[BrokerId, list[StopPartition]] = {}
+    for topic in sorted(replicas):
+        topic_id = state.topics[topic].topic_id
+        for partition, broker in sorted(replicas[topic]):
+            if broker in to and broker in state.brokers:
+                stop = StopPartition(topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=True)
+                by_broker.setdefault(broker, []).append(stop)
+    return [_stop(state, broker, by_broker[broker], cause) for broker in sorted(by_broker)]
 
 
 def delete_partitions(state: ControllerState, broker: BrokerId, cause: str) -> list[Effect]:

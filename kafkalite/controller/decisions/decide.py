@@ -42,8 +42,8 @@ from kafkalite.controller.decisions.events import (
     StatesRead,
     StatesWritten,
     Ticked,
-    TopicRemoved,
     TopicsChanged,
+    TopicsRemoved,
     TopicsWritten,
 )
 from kafkalite.controller.decisions.state import ControllerState
@@ -78,8 +78,8 @@ def decide(state: ControllerState, event: Event) -> Decision:  # noqa: C901 - a 
             return topic_changes.on_deletions_requested(state, event)
         case ReplicasStopped():
             return topic_changes.on_replicas_stopped(state, event)
-        case TopicRemoved():
-            return topic_changes.on_topic_removed(state, event)
+        case TopicsRemoved():
+            return topic_changes.on_topics_removed(state, event)
         case PreferredElectionRequested():
             return partition_changes.on_preferred_election(state, event)
         case RestartsRequested():

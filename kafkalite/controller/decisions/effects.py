@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from kafkalite.controller.decisions.events import Event, Purpose, TopicChange
-from kafkalite.controller.decisions.state import ControllerState, Vanished
+from kafkalite.controller.decisions.state import ControllerState, EndedDeletion, Vanished
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, Replicas, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import (
@@ -137,15 +137,10 @@ class CloseChannel:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveTopic:
-    """Remove a topic's znodes, children first, and its name from /admin/delete_topics; ends as TopicRemoved.
+class RemoveTopics:
+    """Remove topics' znodes, children first, and their names from /admin/delete_topics; ends as TopicsRemoved."""
 
-    `leftover`: (partition, broker) whose files are still there, to be written down under the topic's id.
-    """
-
-    topic: str
-    topic_id: TopicId
-    leftover: tuple[tuple[int, BrokerId], ...] = ()
+    topics: tuple[EndedDeletion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +234,7 @@ Effect = (
     | Send
     | OpenChannel
     | CloseChannel
-    | RemoveTopic
+    | RemoveTopics
     | DropLeftover
     | KeepVanished
     | DropVanished

@@ -1,7 +1,7 @@
 """What a controller decides about: events. Pure data.
 
 News from outside carries full snapshots, because watches fire once and coalesce. The end of an effect
-(kafkalite.controller.decisions.effects) is an event, too (`StatesRead`, `StatesWritten`, `TopicRemoved`); the shell handles those before any
+(kafkalite.controller.decisions.effects) is an event, too (`StatesRead`, `StatesWritten`, `TopicsRemoved`); the shell handles those before any
 further news (invariant F23).
 """
 
@@ -436,11 +436,11 @@ class PartitionsRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRemoved:
-    """The znodes of a deleted topic are gone; or not (`removed` False): try again later."""
+class TopicsRemoved:
+    """The znodes of the deleted topics `removed` are gone; those of `failed` are not: try again later."""
 
-    topic: str
-    removed: bool
+    removed: tuple[str, ...]
+    failed: tuple[str, ...] = ()
 
 
 Event = (
@@ -470,5 +470,5 @@ Event = (
     | StatesWritten
     | TopicsWritten
     | PartitionsRemoved
-    | TopicRemoved
+    | TopicsRemoved
 )

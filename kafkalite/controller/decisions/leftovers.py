@@ -9,7 +9,7 @@ id, and is not affected.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kafkalite.controller.decisions.effects import Decision, DropLeftover, Effect, Note
 from kafkalite.controller.decisions.state import ControllerState, Leftover
@@ -21,18 +21,20 @@ MAX_LEFTOVERS = 10_000
 MAX_REPEATED = 100
 
 
-def can_be_left(state: ControllerState, topic: str) -> bool:
-    """Whether the deletion of a topic may end before dead brokers have removed its replicas."""
-    return state.topics[topic].topic_id != NO_TOPIC_ID and len(state.leftovers) < MAX_LEFTOVERS
+def can_be_left(state: ControllerState, topic: str, beside: int = 0) -> bool:
+    """Whether the deletion of a topic may end before dead brokers have removed its replicas; `beside`: topics that end with it, and leave some."""
+    return state.topics[topic].topic_id != NO_TOPIC_ID and len(state.leftovers) + beside < MAX_LEFTOVERS
 
 
-def leave(state: ControllerState, topic: str) -> ControllerState:
-    """The topic's znodes are gone, and the replicas that its deletion still waited for are recorded."""
-    deletion, topic_id = state.deletions[topic], state.topics[topic].topic_id
-    if not deletion.waiting or not can_be_left(state, topic):
-        return state  # a command without an id would delete the replicas of a later topic, too
-    left = Leftover(topic, deletion.waiting, deletion.away)
-    return dataclasses.replace(state, leftovers={**state.leftovers, topic_id: left})
+def leave(state: ControllerState, topics: Iterable[str]) -> ControllerState:
+    """The topics' znodes are gone, and the replicas that their deletions still waited for are recorded."""
+    left = dict(state.leftovers)
+    for topic in topics:
+        deletion, topic_id = state.deletions[topic], state.topics[topic].topic_id
+        # A command without an id would delete the replicas of a later topic, too.
+        if deletion.waiting and topic_id != NO_TOPIC_ID and len(left) < MAX_LEFTOVERS:
+            left[topic_id] = Leftover(topic, deletion.waiting, deletion.away)
+    return dataclasses.replace(state, leftovers=left)
 
 
 def take_turns(state: ControllerState) -> tuple[ControllerState, tuple[TopicId, ...]]:

@@ -209,7 +209,7 @@ def retry_removals(state: ControllerState, topic: str, cause: str) -> list[Effec
     }
     if not waiting or topic not in state.topics:
         return []
-    return delete_replicas(state, topic, waiting, state.brokers.keys(), cause)
+    return delete_replicas(state, {topic: waiting}, state.brokers.keys(), cause)
 
 
 def on_replicas_removed(

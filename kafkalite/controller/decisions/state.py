@@ -83,6 +83,15 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedDeletion:
+    """A deleted topic whose znodes may go. `leftover`: (partition, broker) whose files are still there, to be recorded under the topic's id."""
+
+    topic: str
+    topic_id: TopicId
+    leftover: tuple[tuple[int, BrokerId], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Removal:
     """A partition on its way out. `waiting`: brokers whose files are not known to be gone; None: still in the topic.
 

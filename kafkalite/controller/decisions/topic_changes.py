@@ -14,7 +14,7 @@ A topic whose znode goes without a request is not deleted (ADR 19).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kafkalite.controller.decisions import leftovers, partition_requests, reassignments, vanished
 from kafkalite.controller.decisions.commands import (
@@ -37,17 +37,17 @@ from kafkalite.controller.decisions.effects import (
     ReadStates,
     RemoveDeletionRequests,
     RemovePartitionRequests,
-    RemoveTopic,
+    RemoveTopics,
 )
 from kafkalite.controller.decisions.events import (
     DeletionsRequested,
     Repair,
     ReplicasStopped,
-    TopicRemoved,
     TopicsChanged,
+    TopicsRemoved,
 )
 from kafkalite.controller.decisions.malformed_znodes import record_malformed
-from kafkalite.controller.decisions.state import ControllerState, Deletion, Topic
+from kafkalite.controller.decisions.state import ControllerState, Deletion, EndedDeletion, Topic
 from kafkalite.controller.decisions.topic_writes import dropping, has_other_throttle, is_announced_again
 from kafkalite.coordination import paths
 from kafkalite.lazy_dataclass import dataclass
@@ -161,6 +161,12 @@ def _is_topic(path: str) -> bool:
     return path.startswith(paths.TOPICS + "/") and path.count("/") == 3
 
 
+def _topic_above(path: str) -> str:
+    """The topic below whose znode this path is; empty: below none."""
+    is_below = path.startswith(paths.TOPICS + "/") and not _is_topic(path)
+    return path.removeprefix(paths.TOPICS + "/").partition("/")[0] if is_below else ""
+
+
 def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
     """The znodes of topics have gone, or are other topics' now, without a request to delete these topics.
 
@@ -172,13 +178,12 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
         topic = state.topics[name]
         # Ordered, and another topic has the name already: the rest of the old one is still removed.
         if name in state.deletions:
-            state = _forget(leftovers.leave(state, name), name)
+            state = leftovers.leave(state, [name])
             continue
         state, kept = vanished.remember(state, name)
         effects += kept
         if removals := tuple(each for each in state.removals if each.topic == name):
             effects.append(RemovePartitionRequests(removals=removals))  # they are not for a later topic of this name
-        state = _forget(state, name)
         if at < MAX_NAMED:
             detail = f"its znode was removed from outside; its replicas are kept, topic id {topic.topic_id or 'none'}"
             effects.append(Note("topic.vanished", name, detail, is_error=True))
@@ -188,40 +193,45 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
             Note("topic.vanished", "", f"and {number_of(len(names) - MAX_NAMED, 'more topic')}", is_error=True)
         )
     if names:
+        state = _forget(state, names)
         effects += announce_everything(state, "topic.vanished")
     return state, effects
 
 
-def _forget(state: ControllerState, name: str) -> ControllerState:
+def _forget(state: ControllerState, names: Collection[str]) -> ControllerState:
+    gone = frozenset(names)
     return dataclasses.replace(
-        state.without_memory_of(lambda each: each.topic == name),
-        topics={each: topic for each, topic in state.topics.items() if each != name},
-        deletions={each: deletion for each, deletion in state.deletions.items() if each != name},
-        removals={each: removal for each, removal in state.removals.items() if each.topic != name},
-        dropped=frozenset(each for each in state.dropped if each[0].topic != name),
-        away=frozenset(each for each in state.away if each[0].topic != name),
-        partitions=_without_topic(state, name),
-        malformed={path: why for path, why in state.malformed.items() if not path.startswith(paths.topic(name) + "/")},
+        _out_of_service(state, gone).without_memory_of(lambda each: each.topic in gone),
+        topics={each: topic for each, topic in state.topics.items() if each not in gone},
+        deletions={each: deletion for each, deletion in state.deletions.items() if each not in gone},
+        malformed={path: why for path, why in state.malformed.items() if _topic_above(path) not in gone},
     )
 
 
-def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, LeaderAndIsr]:
-    topic = state.topics.get(name)
-    if topic is None:
-        return {partition: known for partition, known in state.partitions.items() if partition.topic != name}
+def _out_of_service(state: ControllerState, gone: Collection[str]) -> ControllerState:
+    """Without the partitions of topics, and what was under way for them."""
+    return dataclasses.replace(
+        state,
+        removals={each: removal for each, removal in state.removals.items() if each.topic not in gone},
+        dropped=frozenset(each for each in state.dropped if each[0].topic not in gone),
+        away=frozenset(each for each in state.away if each[0].topic not in gone),
+        partitions=_without_topics(state, gone),
+    )
+
+
+def _without_topics(state: ControllerState, names: Collection[str]) -> dict[TopicPartition, LeaderAndIsr]:
     left = dict(state.partitions)  # a copy is cheap; to compare every partition of the cluster is not
-    for number in topic.assignment:
-        left.pop(TopicPartition(name, number), None)
+    for name in names:
+        for number in state.topics[name].assignment:
+            left.pop(TopicPartition(name, number), None)
     return left
 
 
 def on_deletions_requested(state: ControllerState, event: DeletionsRequested) -> Decision:
     """Requests to delete topics. Rewriting the request does not cancel a deletion that has begun."""
     state, effects = record_malformed(state, paths.DELETE_TOPICS, event.malformed)
-    for name in event.topics:
-        if name in state.topics and name not in state.deletions:
-            state, begun = begin_deletion(state, name, to=state.brokers.keys())
-            effects += begun
+    state, begun = begin_deletions(state, event.topics, to=state.brokers.keys())
+    effects += begun
     unknown = tuple(
         name for name in event.topics if name not in state.topics and paths.topic(name) not in state.malformed
     )
@@ -234,48 +244,51 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
     return state, effects
 
 
-def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) -> Decision:
-    """Take a topic out of service; `to`: the brokers to notify at once."""
-    topic = state.topics[name]
-    hosts = {(partition, broker) for partition, replicas in topic.assignment.items() for broker in replicas}
-    # A reassignment under way, and a partition's removal, are over with this: their replicas go with the others.
-    hosts |= {(partition, broker) for partition, move in topic.moves.items() for broker in move.dropping}
-    hosts |= {
-        (each.partition, broker)
-        for each, removal in state.removals.items()
-        if each.topic == name
-        for broker in removal.waiting or ()
-    }
-    waiting = frozenset(hosts)
-    state = dataclasses.replace(
-        state,
-        deletions={**state.deletions, name: Deletion(waiting)},
-        partitions=_without_topic(state, name),
-        removals={each: removal for each, removal in state.removals.items() if each.topic != name},
-        dropped=frozenset(each for each in state.dropped if each[0].topic != name),
-        away=frozenset(each for each in state.away if each[0].topic != name),
-    )
-    effects: list[Effect] = [Note("topic.deletion_started", name)]
+def begin_deletions(state: ControllerState, names: Collection[str], to: Collection[BrokerId]) -> Decision:
+    """Take those of these topics out of service that are there, and not on their way out yet; `to`: the brokers to notify at once."""
+    names = [name for name in dict.fromkeys(names) if name in state.topics and name not in state.deletions]
+    if not names:
+        return state, []
+    waiting = {name: _hosts(state.topics[name], name) for name in names}
+    for partition, removal in state.removals.items():
+        if partition.topic in waiting:
+            waiting[partition.topic] |= {(partition.partition, broker) for broker in removal.waiting or ()}
+    begun = {name: Deletion(frozenset(hosts)) for name, hosts in waiting.items()}
+    state = dataclasses.replace(_out_of_service(state, frozenset(names)), deletions={**state.deletions, **begun})
+    effects: list[Effect] = [Note("topic.deletion_started", name) for name in names]
     if to:
-        effects += announce_deletion(state, [name], "topic.deletion")
-        effects += delete_replicas(state, name, waiting, to, "topic.deletion")
-    state, ended = _end_if_due(state, name)
+        effects += announce_deletion(state, names, "topic.deletion")
+        effects += delete_replicas(state, waiting, to, "topic.deletion")
+    state, ended = _end_those_due(state, names)
     return state, [*effects, *ended]
 
 
-def _end_if_due(state: ControllerState, name: str) -> Decision:
-    """Remove the znodes when no live broker has a replica of the topic within reach any more."""
-    deletion, can_be_left = state.deletions[name], leftovers.can_be_left(state, name)
-    within_reach = deletion.waiting - deletion.away
-    if deletion.removing or any(broker in state.brokers for _, broker in within_reach):
+def _hosts(topic: Topic, name: str) -> set[tuple[int, BrokerId]]:
+    """The (partition, broker) pairs that may have files of a topic. A reassignment under way is over with its deletion: those replicas go
+    with the others."""
+    hosts = {(partition, broker) for partition, replicas in topic.assignment.items() for broker in replicas}
+    return hosts | {(partition, broker) for partition, move in topic.moves.items() for broker in move.dropping}
+
+
+def _end_those_due(state: ControllerState, names: Iterable[str]) -> Decision:
+    """Remove the znodes of topics of which no live broker has a replica within reach any more."""
+    ended: list[EndedDeletion] = []
+    deletions, recorded = dict(state.deletions), 0
+    for name in names:
+        deletion, can_be_left = deletions[name], leftovers.can_be_left(state, name, beside=recorded)
+        within_reach = deletion.waiting - deletion.away
+        if deletion.removing or any(broker in state.brokers for _, broker in within_reach):
+            continue
+        if within_reach and not can_be_left:
+            continue
+        deletions[name] = dataclasses.replace(deletion, removing=True)
+        # What cannot be recorded, and comes back with its disk, is kept and reported (ADR 19).
+        left = tuple(sorted(deletion.waiting)) if can_be_left else ()
+        recorded += bool(left)
+        ended.append(EndedDeletion(name, state.topics[name].topic_id, left))
+    if not ended:
         return state, []
-    if within_reach and not can_be_left:
-        return state, []
-    deletions = {**state.deletions, name: dataclasses.replace(deletion, removing=True)}
-    # What cannot be recorded, and comes back with its disk, is kept and reported (ADR 19).
-    left = tuple(sorted(deletion.waiting)) if can_be_left else ()
-    removal = RemoveTopic(name, state.topics[name].topic_id, left)
-    return dataclasses.replace(state, deletions=deletions), [removal]
+    return dataclasses.replace(state, deletions=deletions), [RemoveTopics(tuple(ended))]
 
 
 def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decision:
@@ -293,47 +306,49 @@ def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decis
     effects: list[Effect] = [
         Note("replica.deletion_failed", str(partition), f"on broker {event.broker_id}") for partition in event.failed
     ]
-    for name in sorted({partition.topic for partition in stopped} & state.deletions.keys()):
-        deletion = state.deletions[name]
-        answered = [each for each in stopped if each.topic == name]
-        gone = {(each.partition, event.broker_id) for each in answered if each not in event.away}
-        away = {(each.partition, event.broker_id) for each in answered if each in event.away}
-        changed = dataclasses.replace(
+    answered: dict[str, list[TopicPartition]] = {}
+    for partition in stopped:
+        if partition.topic in state.deletions:
+            answered.setdefault(partition.topic, []).append(partition)
+    deletions = dict(state.deletions)
+    for name, partitions in answered.items():
+        deletion = deletions[name]
+        gone = {(each.partition, event.broker_id) for each in partitions if each not in event.away}
+        away = {(each.partition, event.broker_id) for each in partitions if each in event.away}
+        deletions[name] = dataclasses.replace(
             deletion, waiting=deletion.waiting - gone, away=(deletion.away - gone) | (deletion.waiting & away)
         )
-        state, ended = _end_if_due(
-            dataclasses.replace(state, deletions={**state.deletions, name: changed}),
-            name,
-        )
-        effects += ended
+    state, ended = _end_those_due(dataclasses.replace(state, deletions=deletions), sorted(answered))
+    effects += ended
     state, left = leftovers.on_stopped(state, by_id, event.away, event.broker_id)
     state, dropped = reassignments.on_replica_dropped(state, stopped, event.away, event.broker_id)
     state, removed = partition_requests.on_replicas_removed(state, tuple(stopped), event.away, event.broker_id)
     return state, [*effects, *left, *dropped, *removed]
 
 
-def on_topic_removed(state: ControllerState, event: TopicRemoved) -> Decision:
-    """The end of a deletion, or of an attempt at it."""
-    deletion = state.deletions.get(event.topic)
-    if deletion is None:
-        return state, []
-    if not event.removed:
-        deletions = {**state.deletions, event.topic: dataclasses.replace(deletion, removing=False)}
-        return dataclasses.replace(state, deletions=deletions), []
-    effects: list[Effect] = (
-        [AdvanceReassignments()] if any(each.topic == event.topic for each in state.requested) else []
-    )
-    return _forget(leftovers.leave(state, event.topic), event.topic), [Note("topic.deleted", event.topic), *effects]
+def on_topics_removed(state: ControllerState, event: TopicsRemoved) -> Decision:
+    """The end of deletions, or of an attempt at them."""
+    kept = {
+        name: dataclasses.replace(state.deletions[name], removing=False)
+        for name in event.failed
+        if name in state.deletions
+    }
+    state = dataclasses.replace(state, deletions={**state.deletions, **kept})
+    removed = [name for name in event.removed if name in state.deletions]
+    effects: list[Effect] = [Note("topic.deleted", name) for name in removed]
+    if not {each.topic for each in state.requested}.isdisjoint(removed):
+        effects.append(AdvanceReassignments())
+    return _forget(leftovers.leave(state, removed), removed), effects
 
 
 def on_tick(state: ControllerState) -> Decision:
     """Try again what did not succeed: replicas that a live broker could not delete, znodes that could not go,
     partitions that nobody leads though a replica may be alive by now."""
     effects: list[Effect] = []
-    for name in sorted(state.deletions):
-        effects += delete_replicas(state, name, state.deletions[name].waiting, state.brokers.keys(), "topic.deletion")
-        state, ended = _end_if_due(state, name)
-        effects += ended
+    waiting = {name: deletion.waiting for name, deletion in state.deletions.items()}
+    effects += delete_replicas(state, waiting, state.brokers.keys(), "topic.deletion")
+    state, ended = _end_those_due(state, sorted(waiting))
+    effects += ended
     state, asked = leftovers.take_turns(state)
     effects += delete_leftovers(state, state.brokers.keys(), "topic.deletion", asked)
     state, returned = vanished.forget_returned(state)

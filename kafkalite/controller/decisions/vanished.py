@@ -43,8 +43,12 @@ MAX_VANISHED = 1_000
 
 def remember(state: ControllerState, name: str) -> Decision:
     """A topic's znode has vanished: keep its last states, also for the next controller."""
-    topic_id = state.topics[name].topic_id
-    states = {each.partition: known for each, known in state.partitions.items() if each.topic == name}
+    topic_id, assignment = state.topics[name].topic_id, state.topics[name].assignment
+    states = {
+        number: known
+        for number in assignment
+        if (known := state.partitions.get(TopicPartition(name, number))) is not None
+    }
     state, effects = forget(state, [name])
     if topic_id == NO_TOPIC_ID:
         return state, effects

@@ -23,7 +23,7 @@ from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest,
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, TopicId, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
-from kafkalite.testing.simulated.zookeeper_wire import ZooKeeperWrite
+from kafkalite.testing.simulated.zookeeper_wire import Read, ZooKeeperWrite
 from tests.support.waiting import until
 from tests.unit.controller.cluster import Cluster
 
@@ -327,6 +327,30 @@ async def test_a_deleted_topic_can_be_created_again_at_once(cluster: Cluster) ->
         assert [each.error for each in deleted.topics] == [0]
     assert len(set(topic_ids)) == 3
     await until(lambda: not cluster.brokers[2].metadata and not cluster.brokers[1].roles)
+
+
+async def test_a_request_to_delete_many_topics_waits_for_the_last_one(cluster: Cluster) -> None:
+    """It asked for each of them, one after the other, with a watch for each."""
+    await cluster.start_broker(1)
+    made = await orders(cluster, ())
+    made.deletion_wait_s = 30
+    controller = await cluster.start_controller(1)
+    await until(lambda: controller.is_active)
+    names = tuple(f"t{number:02}" for number in range(60))
+    await made.create_topics(CreateTopicsRequest(tuple(NewTopic(name, 1, 1) for name in names)))
+    await until(lambda: len(cluster.brokers[1].roles) == len(names))
+    asked = 0
+
+    def see(host: str, request: object) -> Fate:
+        nonlocal asked
+        asked += host == "node" and isinstance(request, Read) and request.verb == "exists"
+        return Fate.SERVE
+
+    cluster.zookeeper.decide_fate = see
+    deleted = await made.delete_topics(DeleteTopicsRequest(names))
+    assert {each.error for each in deleted.topics} == {0}
+    assert not any(cluster.zookeeper.peek(paths.topic(name)) for name in names)
+    assert asked <= 4
 
 
 @pytest.mark.checklist(11)

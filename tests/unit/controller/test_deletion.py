@@ -11,7 +11,7 @@ import pytest
 from kafkalite.controller import event_loop as leadership
 from kafkalite.controller.sources import EventSource
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
-from kafkalite.coordination.coordinator import Create, Delete, SetData
+from kafkalite.coordination.coordinator import Create, Delete, Op, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, StopReplicaRequest
 from kafkalite.testing.simulated.zookeeper import Fate
@@ -303,6 +303,121 @@ async def test_a_topic_that_takes_a_free_name_before_the_deletion_is_known_to_be
     assert found is not None and topic_znodes.decode_topic(found[0]).topic_id == "later"
     assert zk.peek(paths.config_topic("t")) is not None
     assert cluster.controllers[1].problems() == ()
+
+
+MANY = [f"t{number:03}" for number in range(300)]
+
+
+async def many_topics(cluster: Cluster) -> None:
+    """More than go in one transaction."""
+    await running(cluster)
+    for name in MANY:
+        cluster.create_topic(name, {0: (1, 2, 3)})
+    await until(lambda: all(len(broker.roles) == len(MANY) for broker in cluster.brokers.values()))
+
+
+def order(cluster: Cluster, names: list[str]) -> None:
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(names)))
+
+
+def is_there(cluster: Cluster, name: str) -> bool:
+    znodes = (paths.topic(name), paths.config_topic(name), paths.partition_state(TopicPartition(name, 0)))
+    found = {cluster.zookeeper.peek(path) is not None for path in znodes}
+    assert len(found) == 1, "all of a topic, or nothing"
+    return found.pop()
+
+
+def write(cluster: Cluster, request: object) -> list[Op]:
+    """A controller's transaction that removes topics; empty: another request."""
+    ops = list(getattr(request, "ops", ()))
+    return ops if any(isinstance(op, Delete) and op.path.startswith(f"{paths.TOPICS}/") for op in ops) else []
+
+
+@pytest.mark.checklist(11)
+@pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_REPLY])
+async def test_the_next_controller_goes_on_where_a_deletion_of_many_topics_has_stopped(
+    cluster: Cluster, fate: Fate
+) -> None:
+    await many_topics(cluster)
+    await cluster.start_controller(2)
+    await until(lambda: cluster.controllers[2].controller_id == 1)
+    seen: list[int] = []
+
+    def decide(host: str, request: object) -> Fate:
+        if host != "controller-1" or not write(cluster, request):
+            return Fate.SERVE
+        seen.append(len(write(cluster, request)))
+        return Fate.SERVE if len(seen) == 1 else fate
+
+    cluster.zookeeper.decide_fate = decide
+    order(cluster, MANY)
+    await until(lambda: len(seen) >= 2)
+    await cluster.stop_controller(1)
+    left = [name for name in MANY if is_there(cluster, name)]
+    assert 0 < len(left) < len(MANY)
+    asked = {name: len([s for s in stops(cluster.brokers[1]) if s[0] == name]) for name in MANY}
+    await until(lambda: not any(is_there(cluster, name) for name in MANY))
+    await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
+    await until(lambda: cluster.controllers[2].problems() == ())
+    again = {name for name in MANY if len([s for s in stops(cluster.brokers[1]) if s[0] == name]) > asked[name]}
+    assert again == set(left), "what was gone with its request is not asked for again"
+
+
+@pytest.mark.checklist(11)
+async def test_a_topic_that_cannot_go_does_not_keep_the_others(cluster: Cluster) -> None:
+    await many_topics(cluster)
+    foreign = f"{paths.topic(MANY[7])}/foreign"
+    cluster.zookeeper.poke(Create(foreign))
+    order(cluster, MANY)
+    await until(lambda: [name for name in MANY if is_there(cluster, name)] == [MANY[7]])
+    data, _ = cluster.zookeeper.peek(paths.DELETE_TOPICS) or pytest.fail("its request is gone")
+    assert admin_znodes.decode_delete_topics(data) == (MANY[7],)
+    cluster.zookeeper.poke(Delete(foreign))
+    notice(cluster, 1, EventSource.TICK)
+    await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
+    assert not is_there(cluster, MANY[7])
+
+
+@pytest.mark.checklist(11)
+async def test_requests_that_come_while_many_topics_go_stay(cluster: Cluster) -> None:
+    """The first transaction fails by that, and the topics still go together."""
+    await many_topics(cluster)
+    cluster.create_topic("later", {0: (1, 2, 3)})
+    await until(lambda: settled(cluster, TopicPartition("later", 0)))
+    sizes: list[int] = []
+
+    def decide(host: str, request: object) -> Fate:
+        if ops := write(cluster, request):
+            sizes.append(len(ops))
+            if len(sizes) == 1:
+                cluster.zookeeper.poke(
+                    SetData(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics([*MANY, "later"]))
+                )
+        return Fate.SERVE
+
+    cluster.zookeeper.decide_fate = decide
+    order(cluster, MANY)
+    await until(lambda: not any(is_there(cluster, name) for name in [*MANY, "later"]))
+    await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
+    assert len(sizes) <= 8, "a few large transactions"
+
+
+@pytest.mark.checklist(11)
+@pytest.mark.checklist(25)
+async def test_what_a_dead_broker_has_of_many_topics_is_recorded_for_each(cluster: Cluster) -> None:
+    await many_topics(cluster)
+    await cluster.stop_broker(3)
+    await until(lambda: all(broker.brokers == (1, 2) for broker in cluster.brokers.values()))
+    order(cluster, MANY)
+    await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
+    for name in MANY:
+        assert not is_there(cluster, name)
+        data, _ = cluster.zookeeper.peek(paths.deleted_topic(f"id-{name}")) or pytest.fail("not recorded")
+        assert admin_znodes.decode_deleted_topic(data) == (name, frozenset({(0, BrokerId(3))}))
+    broker = await cluster.start_broker(3)
+    await until(lambda: not any(cluster.zookeeper.peek(paths.deleted_topic(f"id-{name}")) for name in MANY))
+    first = broker.commands[0]
+    assert isinstance(first, StopReplicaRequest) and len(first.partitions) == len(MANY), "one command, before its INIT"
 
 
 async def test_a_request_that_is_made_again_before_the_first_is_known_to_be_removed_is_carried_out(

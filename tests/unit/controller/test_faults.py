@@ -13,8 +13,8 @@ import pytest
 from kafkalite.controller import event_loop
 from kafkalite.controller.decisions.events import TopicChange
 from kafkalite.controller.stats import ControllerStats
-from kafkalite.controller.storage import MAX_BYTES, Storage
-from kafkalite.controller.zk_access import READS_AT_ONCE, Connectivity, ControllerMovedError
+from kafkalite.controller.storage import Storage
+from kafkalite.controller.zk_access import MAX_BYTES, READS_AT_ONCE, Connectivity, ControllerMovedError
 from kafkalite.coordination import admin_znodes, broker_znodes, cluster_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     AuthFailedError,

@@ -14,7 +14,7 @@ from kafkalite.controller.decisions.effects import (
     Post,
     ReadStates,
     RemovePartitions,
-    RemoveTopic,
+    RemoveTopics,
     WriteStates,
     WriteTopics,
 )
@@ -24,7 +24,7 @@ from kafkalite.controller.decisions.events import (
     PartitionsRemoved,
     StatesRead,
     StatesWritten,
-    TopicRemoved,
+    TopicsRemoved,
     TopicsWritten,
 )
 from kafkalite.controller.decisions.state import ControllerState
@@ -41,7 +41,7 @@ ENDS: dict[type, type] = {
     WriteStates: StatesWritten,
     WriteTopics: TopicsWritten,
     RemovePartitions: PartitionsRemoved,
-    RemoveTopic: TopicRemoved,
+    RemoveTopics: TopicsRemoved,
 }
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from kafkalite.config import TopicConfig, broker_config
 from kafkalite.controller.controller import Controller
+from kafkalite.controller.decisions.state import EndedDeletion
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.controller.storage import MAX_RESTARTS, Storage
 from kafkalite.controller.zk_access import Connectivity
@@ -102,6 +103,22 @@ def test_removed_partitions_go_side_by_side() -> None:
     try:
         removing = rounds_of(loop, znodes, lambda storage: storage.remove_partitions(partitions), [*doomed, requests])
         assert loop.run_until_complete(loop.create_task(removing)) == 4
+    finally:
+        loop.close()
+
+
+def test_topics_that_are_deleted_together_go_after_few_answers() -> None:
+    """One after the other, each for ten answers: nobody was elected while the znodes of a thousand went."""
+    topics = [f"t{number}" for number in range(80)]
+    doomed = [f(each) for each in topics for f in (paths.topic, paths.config_topic, paths.topic_partitions)]
+    for topic in topics:
+        partition = TopicPartition(topic, 0)
+        doomed += [paths.partition(partition), paths.partition_state(partition)]
+    ended = [EndedDeletion(topic, TopicId("")) for topic in topics]
+    loop = SimLoop()  # type: ignore[abstract]
+    try:
+        removing = rounds_of(loop, doomed, lambda storage: storage.remove_topics(ended), doomed)
+        assert loop.run_until_complete(loop.create_task(removing)) <= 8
     finally:
         loop.close()
 
