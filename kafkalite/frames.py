@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
+from kafkalite.large_buffer import LARGE_BYTES, large_buffer
+
 #: Number of missing bytes from which an incomplete frame gets a buffer of its own, see `FrameReader.room`.
 ROOM_BYTES = 256 * 1024
 #: One that is being used and one that is being filled.
@@ -31,7 +33,7 @@ class FrameReader(ABC, Generic[F]):
         self.buffered = 0
         #: Bytes that the incomplete frame needs in all, as far as known.
         self._needed = prefix_bytes
-        #: The incomplete frame's own buffer, once `room` has been asked for it.
+        #: The incomplete frame's own buffer: a large one has it, and each for which `room` was asked.
         self._whole: memoryview | None = None
         self._buffers: list[bytearray] = []
 
@@ -54,7 +56,10 @@ class FrameReader(ABC, Generic[F]):
         Raises:
             ProtocolError: what came is no frame. The reader must not be used again.
         """
-        assert self._whole is None, "the rest of this frame goes into its room"
+        if self._whole is None and self.missing >= LARGE_BYTES:
+            self._whole = self._begun(large_buffer(self._needed))
+        if self._whole is not None:
+            return self._feed_whole(self._whole, data)
         if self.buffered + len(data) < self._needed:
             if data:
                 self._parts.append(data)
@@ -81,6 +86,24 @@ class FrameReader(ABC, Generic[F]):
         self._scan(data, 0, frames)
         return frames
 
+    def _feed_whole(self, whole: memoryview, data: bytes) -> list[F]:
+        """Copied as it comes: pieces of a large frame that are joined at its end hold the loop for as long as that takes."""
+        taken = min(self.missing, len(data))
+        whole[self.buffered : self.buffered + taken] = memoryview(data)[:taken]
+        frames = self.received(taken)
+        if frames:
+            self._scan(data, taken, frames)
+        return frames
+
+    def _begun(self, whole: memoryview) -> memoryview:
+        """The incomplete frame's own buffer, with what is here of it."""
+        position = 0
+        for part in self._parts:
+            whole[position : position + len(part)] = part
+            position += len(part)
+        self._parts.clear()
+        return whole
+
     def room(self) -> memoryview | None:
         """Where the rest of the incomplete frame may be received into, to be confirmed by `received`; None: `feed` what comes.
 
@@ -90,12 +113,7 @@ class FrameReader(ABC, Generic[F]):
         if self._whole is None:
             if self.missing < ROOM_BYTES:
                 return None
-            self._whole = memoryview(self._free_buffer(self._needed))[: self._needed]
-            position = 0
-            for part in self._parts:
-                self._whole[position : position + len(part)] = part
-                position += len(part)
-            self._parts.clear()
+            self._whole = self._begun(memoryview(self._free_buffer(self._needed))[: self._needed])
         return self._whole[self.buffered :]
 
     def received(self, count: int) -> list[F]:

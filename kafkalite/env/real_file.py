@@ -14,6 +14,7 @@ from typing import cast
 
 from kafkalite.env import allocation, residency
 from kafkalite.env.disk_threads import DiskThreads, change, is_disk_thread
+from kafkalite.large_buffer import LARGE_BYTES, large_buffer
 from kafkalite.model import Buffer
 from kafkalite.telemetry.logs import get_logger
 
@@ -190,7 +191,7 @@ def read_resident(descriptor: int, path: str, offset: int, size: int, end: int) 
     """The bytes, if all of them are in the page cache; None: the file system cannot answer. Raises NotResident, OSError."""
     wanted = max(0, min(size, end - offset))
     # Not copied into bytes: callers only read it.
-    data = bytearray(wanted)
+    data = large_buffer(wanted) if wanted >= LARGE_BYTES else bytearray(wanted)
     try:
         count = os.preadv(descriptor, [data], offset, _NOWAIT)
     except BlockingIOError:

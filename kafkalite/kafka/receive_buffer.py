@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 
 from kafkalite.kafka.request_memory import FrameMemory, Holder
+from kafkalite.large_buffer import LARGE_BYTES, large_buffer
 
 _LENGTH = struct.Struct(">i").unpack_from
 #: A buffer starts here.
@@ -68,7 +69,7 @@ class ReceiveBuffer:
         factor = 4 if self._memory.is_ample else 2
         size = max(_MIN_BYTES, min(need, factor * have), have + 1)
         self._memory.take(self._holder, size - len(self.view))
-        own = memoryview(bytearray(size))
+        own = large_buffer(size) if size > LARGE_BYTES else memoryview(bytearray(size))
         own[:have] = data
         self.view, self.start, self.end = own, 0, have
 

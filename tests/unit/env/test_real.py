@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from kafkalite.env import mounts, real_file
+from kafkalite.env import mounts, real_file, residency
 from kafkalite.env.real import SWITCH_S, RealClock, real_env
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.real_network import RealNetwork
+from kafkalite.large_buffer import LARGE_BYTES
 from kafkalite.model import Buffer
 
 
@@ -32,6 +33,19 @@ def disk() -> Iterator[RealDisk]:
 
 def _fatal(error: BaseException) -> None:
     raise AssertionError from error
+
+
+def test_a_large_read_is_not_cleared_first(disk: RealDisk, tmp_path: Path) -> None:
+    """That took as long again, on the event loop."""
+    file = disk.open(str(tmp_path / "f"), create=True)
+    written = os.urandom(2**16) * (2 * LARGE_BYTES // 2**16)
+    file.append([written])
+    with residency.ResidentOnly():
+        for size in (LARGE_BYTES - 1, LARGE_BYTES, 3 * LARGE_BYTES):
+            found = file.read_at(5, size)
+            assert found == written[5 : 5 + size]
+            is_large = min(size, len(written) - 5) >= LARGE_BYTES
+            assert isinstance(found, memoryview if is_large else bytearray)
 
 
 def test_append_returns_bytes_and_read_at_sees_them(disk: RealDisk, tmp_path: Path) -> None:

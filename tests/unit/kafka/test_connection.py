@@ -52,14 +52,15 @@ async def test_frames_may_come_in_any_pieces(broker: Broker) -> None:
     assert offsets == [0, 1, 2, 3, 4]
 
 
-async def test_a_frame_larger_than_any_buffer(broker: Broker) -> None:
+@pytest.mark.parametrize("size", [3_000_000, 20_000_000])
+async def test_a_frame_larger_than_any_buffer(broker: Broker, size: int) -> None:
     await broker.create("t")
-    broker.services.partitions.configs["t"] = TopicConfig(max_message_bytes=2**22)
+    broker.services.partitions.configs["t"] = TopicConfig(max_message_bytes=2**25)
     client = await broker.client()
-    large = batch(random.Random(1).randbytes(3_000_000))
+    large = batch(random.Random(1).randbytes(size))
     answer = await client.ask(produce("t", (0, large)), 9)
     assert answer.responses[0].partition_responses[0].error_code == 0
-    fetched = await client.ask(fetch("t", max_bytes=2**23), 12)
+    fetched = await client.ask(fetch("t", max_bytes=2**26), 12)
     assert bytes(fetched.responses[0].partitions[0].records[61:]) == bytes(large[61:])
     small = await client.ask(produce("t", (0, batch(b"after"))), 9)
     assert small.responses[0].partition_responses[0].base_offset == 1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafkalite.errors import ProtocolError
 from kafkalite.extension.messages.watching import HistoryRequest
 from kafkalite.frames import ROOM_BYTES
+from kafkalite.large_buffer import LARGE_BYTES
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame, RpcFrameReader, encode_frame
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
@@ -92,6 +93,27 @@ def test_frames_received_in_place_are_those_that_are_fed(pieces: list[int]) -> N
     data = b"".join([sample(), long_frame(4), long_frame(5), sample(), long_frame(6, 10)])
     assert told(read_all(under_test, data, pieces)) == told(RpcFrameReader(max_frame_bytes=1 << 23).feed(data))
     assert under_test.buffered == 0
+
+
+@pytest.mark.parametrize("piece", [100_000, LARGE_BYTES - 1, LARGE_BYTES + 100_000])
+def test_large_frames_are_those_that_are_fed_at_once(piece: int) -> None:
+    data = b"".join([sample(), long_frame(4, 2 * LARGE_BYTES), long_frame(5, LARGE_BYTES), sample()])
+    under_test = RpcFrameReader(max_frame_bytes=1 << 24)
+    frames = [each for at in range(0, len(data), piece) for each in under_test.feed(data[at : at + piece])]
+    assert told(frames) == told(RpcFrameReader(max_frame_bytes=1 << 24).feed(data))
+    assert under_test.buffered == 0
+
+
+def test_a_large_frame_is_copied_as_it_comes() -> None:
+    """Its pieces were joined when the last one was there: 25 ms for 50 MB, in which the loop did nothing else."""
+    data = long_frame(7, 2 * LARGE_BYTES)
+    under_test = RpcFrameReader(max_frame_bytes=1 << 24)
+    assert not under_test.feed(data[:1000])
+    piece = bytearray(data[1000:2000])
+    assert not under_test.feed(piece)  # type: ignore[arg-type]
+    piece[:] = bytes(1000)
+    (frame,) = under_test.feed(data[2000:])
+    assert told([frame]) == told(RpcFrameReader(max_frame_bytes=1 << 24).feed(data))
 
 
 def test_a_buffer_is_used_again_once_nobody_sees_its_frame() -> None:
