@@ -20,7 +20,9 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.logs import build_batch
 from tests.support.waiting import until
 
-PARTITIONS = KEPT_FROM + 10
+PARTITIONS = 60
+#: With what is added and taken away, the list is now above and now below the number from which it is kept.
+FEW = KEPT_FROM + 1
 
 
 class Client:
@@ -49,27 +51,30 @@ class Client:
 class World:
     """One node's topic, the consumer that goes on, and what it wants."""
 
-    def __init__(self, cluster: LoopbackCluster, admin: Client, version: int, seed: int) -> None:
+    def __init__(
+        self, cluster: LoopbackCluster, admin: Client, version: int, seed: int, partitions: int = PARTITIONS
+    ) -> None:
+        self.partitions = partitions
         self.cluster = cluster
         self.admin = admin
         self.version = version
         self.random = random.Random(seed)
-        self.offsets = dict.fromkeys(range(PARTITIONS), 0)
+        self.offsets = dict.fromkeys(range(partitions), 0)
         self.isolation = 0
         self.topic_id = bytes(16)
 
     async def create(self) -> None:
         request = wire.CreateTopicsRequest
-        answer = await self.admin.ask(request([request.CreatableTopic("t", PARTITIONS + 5, 1)], 30_000), 7)
+        answer = await self.admin.ask(request([request.CreatableTopic("t", self.partitions + 5, 1)], 30_000), 7)
         assert answer.topics[0].error_code == 0
         node = self.cluster.nodes[1]
         self.topic_id = topic_ids.to_wire(topic_ids.from_wire(answer.topics[0].topic_id))
-        while sum(1 for each in node.replicas.hosted.of_topic("t") if each.leader is not None) < PARTITIONS + 5:
+        while sum(1 for each in node.replicas.hosted.of_topic("t") if each.leader is not None) < self.partitions + 5:
             await asyncio.sleep(0.01)
 
     async def change(self) -> None:
         """Something that a consumer sees."""
-        number = self.random.randrange(PARTITIONS)
+        number = self.random.randrange(self.partitions)
         match self.random.randrange(12):
             case 0 | 1 | 2:
                 request = wire.ProduceRequest
@@ -86,7 +91,7 @@ class World:
             case 5:
                 self.offsets.pop(number, None)
             case 6:
-                self.offsets[self.random.randrange(PARTITIONS + 20)] = 0
+                self.offsets[self.random.randrange(self.partitions + 20)] = 0
             case 7:
                 self.isolation = 1 - self.isolation
             case 8 | 9 | 10:  # as librdkafka: each request begins with another partition
@@ -127,11 +132,12 @@ class World:
         }
 
 
+@pytest.mark.parametrize("partitions", [PARTITIONS, FEW])
 @pytest.mark.parametrize(("version", "seed"), [(4, 1), (11, 2), (12, 3), (13, 4), (16, 5), (18, 6)])
-async def test_what_is_kept_changes_no_answer(tmp_path: Path, version: int, seed: int) -> None:
+async def test_what_is_kept_changes_no_answer(tmp_path: Path, version: int, seed: int, partitions: int) -> None:
     async with LoopbackCluster(tmp_path, settings={"num.partitions": 1}) as cluster:
         admin, steady = await Client.open(cluster.bootstrap), await Client.open(cluster.bootstrap)
-        world = World(cluster, admin, version, seed)
+        world = World(cluster, admin, version, seed, partitions)
         await world.create()
         kept = cluster.nodes[1].kafka.fetching.kept
         reused = 0
