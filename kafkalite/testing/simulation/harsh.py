@@ -40,7 +40,9 @@ def draw_harsh(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
     if recreates:  # its groups have one coordinator
         settings["offsets.topic.num.partitions"] = 1
     if memory := random.Random(f"{seed}/memory").choice((0, 0, 0, 60, 100, 300)):  # a few requests of nodes fill it
-        settings["queued.max.request.bytes"] = memory
+        # A fetch that waits for records holds its bytes: with one of each fetcher nothing else would come through.
+        fetchers = (nodes - 1) * int(str(settings.get("num.replica.fetchers", 1)))
+        settings["queued.max.request.bytes"] = memory * max(1, fetchers // 2)
     topic_settings = {**plan.topic_settings, "segment.bytes": str(source.choice((600, 2_048, 8_192)))}
     kinds = [kind for kind in _AT_ONCE if not (plan.flush_before_ack and kind is FaultKind.POWER_ONE)]
     kinds = source.sample(kinds, source.randint(3, len(kinds)))
