@@ -11,6 +11,7 @@ from functools import cache
 from typing import TypeVar
 
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.security.addresses import address_range
 
 
 class ResourceType(IntEnum):
@@ -149,7 +150,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclEntry:
-    """Who may, or may not, do what from where. `principal` is KIND:NAME or `User:*`, `host` an address or `*`."""
+    """Who may, or may not, do what from where. `principal` is KIND:NAME or `User:*`, `host` an address, a range (10.0.0.0/8), or `*`."""
 
     principal: str
     host: str
@@ -165,6 +166,8 @@ class AclEntry:
         kind, colon, name = self.principal.partition(":")
         if not (kind and colon and name):
             return f"{self.principal!r} is no principal: KIND:NAME"
+        if "/" in self.host and address_range(self.host) is None:
+            return f"{self.host!r} is no range of addresses, such as 10.0.0.0/8"
         return None if self.host else "an ACL needs a host, or *"
 
 

@@ -31,6 +31,41 @@ def canonical(host: str) -> str:
     return str(address)
 
 
+_Range = ipaddress.IPv4Network | ipaddress.IPv6Network
+#: IPv4 addresses as IPv6 ones: clients never have them, see `canonical`.
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+
+
+@lru_cache(maxsize=4096)
+def address_range(text: str) -> _Range | None:
+    """The range that ADDRESS/BITS means (KIP-1276); None if it means none. Any address in the range may stand for it."""
+    bits = text.rpartition("/")[2]
+    if not (bits.isascii() and bits.isdigit()):
+        return None
+    try:
+        found = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+    is_mapped = isinstance(found, ipaddress.IPv6Network) and found.subnet_of(_MAPPED)
+    return None if is_mapped else found
+
+
+@lru_cache(maxsize=4096)
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def is_within(host: str, text: str) -> bool:
+    """Whether an address is in the range that a text means, if it means one. `host`: canonical."""
+    if "/" not in text:
+        return False
+    found, address = address_range(text), _address(host)
+    return found is not None and address is not None and address in found
+
+
 #: Bits of an IPv6 address that name a network; a client with one of its addresses can have all.
 _NETWORK_BITS = 64
 

@@ -23,7 +23,7 @@ from kafkalite.security.acl import (
     ResourceType,
 )
 from kafkalite.security.acl_rules import AclRules, Entries, in_order
-from kafkalite.security.addresses import canonical
+from kafkalite.security.addresses import canonical, is_within
 from kafkalite.security.principal import Principal
 
 #: Decisions kept, and bytes of their names with what each costs beside; with more, all are forgotten.
@@ -51,8 +51,8 @@ def parse_super_users(text: str) -> frozenset[str]:
 
 
 def _is_from(entry: AclEntry, host: str) -> bool:
-    """Whether the entry is about this address, in whatever spelling. `host`: canonical."""
-    return entry.host == WILDCARD or canonical(entry.host) == host
+    """Whether the entry is about this address, in whatever spelling, or about a range with it. `host`: canonical."""
+    return entry.host == WILDCARD or canonical(entry.host) == host or is_within(host, entry.host)
 
 
 class Authorizer:

@@ -214,8 +214,8 @@ def entry_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options(bundled, [
         click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Principal whose access is allowed."),
         click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Principal whose access is denied."),
-        click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="Address from which access is allowed [default: *]."),
-        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="Address from which access is denied [default: *]."),
+        click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="Address, or range (10.0.0.0/8), from which access is allowed [default: *]."),
+        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="Address, or range (10.0.0.0/8), from which access is denied [default: *]."),
         click.option(
             "--operation", "operations", multiple=True, type=click.Choice(sorted(_OPERATIONS), case_sensitive=False), help="[default: all]"
         ),

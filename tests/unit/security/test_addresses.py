@@ -39,6 +39,49 @@ def test_spellings_of_one_address(written: str, seen: str) -> None:
     assert limits.opened(seen)
 
 
+@pytest.mark.parametrize(
+    ("written", "within", "outside"),
+    [
+        ("10.0.0.0/8", "10.255.0.7", "11.0.0.7"),
+        ("10.1.2.3/8", "::ffff:10.0.0.7", "2001:db8::7"),
+        ("10.0.0.6/31", "10.0.0.7", "10.0.0.8"),
+        ("10.0.0.7/32", "10.0.0.7", "10.0.0.6"),
+        ("0.0.0.0/0", "192.168.0.7", "2001:db8::7"),
+        ("2001:DB8::/32", "2001:db8:0:0:0:0:0:7", "2001:db9::7"),
+        ("::/0", "fe80::1%eth0", "10.0.0.7"),
+    ],
+)
+def test_a_range_of_addresses(written: str, within: str, outside: str) -> None:
+    """KIP-1276."""
+    topic, ann = Pattern(ResourceType.TOPIC, "t"), Principal("User", "ann")
+    everybody = AclEntry("User:*", "*", Operation.READ, Permission.ALLOW)
+    for entry in (
+        AclEntry("User:ann", written, Operation.READ, Permission.ALLOW),
+        AclEntry("User:ann", written, Operation.ALL, Permission.DENY),
+    ):
+        assert entry.problem() is None
+        is_meant = entry.permission is Permission.ALLOW
+        rules = Authorizer()
+        rules.put(topic, [entry] if is_meant else [entry, everybody])
+        assert rules.authorize(ann, within, Operation.READ, ResourceType.TOPIC, "t") is is_meant
+        assert rules.authorize_any(ann, within, Operation.READ, ResourceType.TOPIC) is is_meant
+        assert rules.authorize(ann, outside, Operation.READ, ResourceType.TOPIC, "t") is not is_meant
+        assert rules.authorize_any(ann, outside, Operation.READ, ResourceType.TOPIC) is not is_meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["10.0.0.0/33", "10.0.0.0/", "/8", "10.0.0/8", "10.0.0.0/255.0.0.0", "10.0.0.0/8/9", "10.0.0.0/-1", "10.0.0.0 /8", "10.0.0.0/8 ",
+     "300.0.0.0/8", "2001:db8::/129", "::ffff:10.0.0.0/104", "a b/c", "10.0.0.0/\u0661"],
+)  # fmt: skip
+def test_what_is_no_range(written: str) -> None:
+    entry = AclEntry("User:ann", written, Operation.READ, Permission.ALLOW)
+    assert "range" in str(entry.problem())
+    rules = Authorizer()
+    rules.put(Pattern(ResourceType.TOPIC, "t"), [entry])  # it may have been written before
+    assert not rules.authorize(Principal("User", "ann"), "10.0.0.7", Operation.READ, ResourceType.TOPIC, "t")
+
+
 def test_names_of_the_status_page() -> None:
     config, _ = broker_config(
         {
