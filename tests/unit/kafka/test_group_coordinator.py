@@ -460,3 +460,17 @@ async def test_a_group_without_a_name_has_no_offsets_and_is_dead(broker: Broker)
         request.member_id, request.generation_id_or_member_epoch = "m", 3
         refused = await client.ask(request, version)
         assert refused.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize("version", [1, 7, 8, 9])
+async def test_a_topic_without_a_name_has_no_offsets(broker: Broker, version: int) -> None:
+    """Only a version that names topics by their ids knows UNKNOWN_TOPIC_ID."""
+    client = await broker.client()
+    await coordinator(client, "g", GROUPS)
+    request = wire.OffsetFetchRequest
+    old = [request.OffsetFetchRequestTopic("", [0])]
+    asked = request.OffsetFetchRequestGroup("g", topics=[request.OffsetFetchRequestTopics("", partition_indexes=[0])])
+    answer = await client.ask(request("g", old, [asked]), version)
+    [topic] = (answer.groups[0] if version >= 8 else answer).topics
+    [partition] = topic.partitions
+    assert (partition.committed_offset, partition.error_code) == (-1, 0)

@@ -292,8 +292,7 @@ class OffsetHandlers:
                     yield
                 key = TopicPartition(name, index)
                 known = offsets.committed.get(key)
-                if name in request.denied.topics or not name:
-                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if name else ErrorCode.UNKNOWN_TOPIC_ID
+                if code := _topic_error(request, name, by_id=request.version >= _FETCH_IDS_FROM):
                     partitions.append(entry(index, -1, -1, "", int(code)))
                 elif message.require_stable and offsets.is_unstable(key):
                     partitions.append(entry(index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
