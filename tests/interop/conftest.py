@@ -70,6 +70,7 @@ _HAS = {
     "test_tokens.py": _IS_WHOLE_MATRIX,
     "test_apache_kafka.py": _HAS_JAVA,
     "test_init_producer_id.py": _HAS_JAVA,
+    "test_same_answers.py": _HAS_JAVA,
     "test_admin_answers.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
