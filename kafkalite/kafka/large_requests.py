@@ -26,8 +26,9 @@ from kafkalite.kafka.pieces import (
     repeated,
     wanted_partitions,
 )
+from kafkalite.kafka.refusals import refusing
 from kafkalite.protocol.codec import decoding
-from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.errors import TooManyAtOnce, WireError
 
 if TYPE_CHECKING:
     from kafkalite.kafka.request import Request
@@ -111,7 +112,11 @@ async def _serve_whole(listener: RequestHost, request: Request, body: bytes, sli
     """Its elements depend on each other: only decoding is done in slices. Whether it was handed to its handler. Raises WireError."""
     assert request.api is not None
     name = request.api.name
-    message = await slices.run(decoding(name + "Request", request.version, memoryview(body), most_uncut(name)))
+    try:
+        message = await slices.run(decoding(name + "Request", request.version, memoryview(body), most_uncut(name)))
+    except TooManyAtOnce:
+        await _refuse(listener, request, body, slices)
+        return False
     _count(request, slices)
     if request.throttle is not None:
         request.throttle.settle(None)  # what follows is counted by `handle`
@@ -120,6 +125,31 @@ async def _serve_whole(listener: RequestHost, request: Request, body: bytes, sli
         return False
     listener.handle(request, message)
     return True
+
+
+async def _refuse(listener: RequestHost, request: Request, body: bytes, slices: Slices) -> None:
+    """Say that it has too many elements: a client whose connection is closed repeats it for ever. Raises WireError: even for that."""
+    connection, api = request.connection, request.api
+    assert api is not None
+    async with listener.large.turn(connection.owner), uncollected():
+        connection.end_if_gone()
+        if connection.is_closed:
+            return
+        message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
+        if getattr(message, "acks", None) == 0:
+            raise TooManyAtOnce("the request has too many elements, and expects no answer")
+        code, text = ErrorCode.INVALID_REQUEST, f"the request has more than {most_uncut(api.name):,} elements"
+        if request.version not in api.served_versions:
+            code, text = ErrorCode.UNSUPPORTED_VERSION, ""
+        answer = await slices.run(refusing(api.name, message, request.version, code, text))
+        await slices.run(released(message))
+        if connection.is_closed:
+            return
+        _count(request, slices)
+        if request.throttle is not None:
+            request.throttle.settle(answer)
+        await slices.run(request.responding(answer))
+        await slices.run(released(answer))
 
 
 async def _answer(listener: RequestHost, request: Request, message: Any, slices: Slices) -> Any:

@@ -24,7 +24,8 @@ MOST_IN_STEPS = 100_000
 IN_STEPS = frozenset(
     {
         "Produce", "OffsetCommit", "TxnOffsetCommit", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge",
-        "WriteShareGroupState",
+        "WriteShareGroupState", "AddPartitionsToTxn", "OffsetDelete", "AlterShareGroupOffsets", "DescribeShareGroupOffsets",
+        "DeleteShareGroupOffsets", "DescribeTopicPartitions", "DescribeLogDirs",
     }
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ partition's number) and the fields of `_COPIED`. All else has its default.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import cache
 from typing import Any
 
@@ -101,6 +102,10 @@ def _first(element: Any) -> Any:
     return getattr(element, element._names[0]) if hasattr(element, "_names") else element
 
 
+#: Elements of the answer to a large request that are made in one step.
+_STEP = 100
+
+
 class _Refusal:
     """One refusal: what is said to everything."""
 
@@ -113,7 +118,23 @@ class _Refusal:
 
     def fill(self, owner: Struct, source: Any, *, is_root: bool) -> Any:
         """A struct of the response about an element of the request."""
-        key = next(iter(field.name for field in owner.fields if not field.name.startswith("error_")), "")
+        values = self._values(owner, source, is_root=is_root)
+        for field in owner.fields:
+            if field.is_array and self._version in field.versions:
+                values[field.name] = self._array(field, source)
+        return self._classes[owner.name](**values)
+
+    def filling(self, owner: Struct, source: Any, *, is_root: bool) -> Generator[None, None, Any]:
+        """As `fill`, in steps."""
+        values = self._values(owner, source, is_root=is_root)
+        for field in owner.fields:
+            if field.is_array and self._version in field.versions:
+                values[field.name] = yield from self._filling_array(field, source)
+        return self._classes[owner.name](**values)
+
+    def _values(self, owner: Struct, source: Any, *, is_root: bool) -> dict[str, Any]:
+        """Its fields that are no lists."""
+        key = next((field.name for field in owner.fields if not field.name.startswith("error_")), "")
         values: dict[str, Any] = {}
         for field in owner.fields:
             if self._version not in field.versions:
@@ -123,7 +144,7 @@ class _Refusal:
             elif field.name == "error_message":
                 values[field.name] = self._text
             elif field.is_array:
-                values[field.name] = self._array(field, source)
+                continue
             elif field.type == "records":
                 values[field.name] = b""
             elif not is_root and (field.name == key or field.name in _COPIED):
@@ -132,7 +153,7 @@ class _Refusal:
                 values[field.name] = default_of(field) if is_missing else value
             elif field.name in _NONE and self._lists:
                 values[field.name] = _NONE[field.name]
-        return self._classes[owner.name](**values)
+        return values
 
     def _array(self, field: Field, source: Any) -> Any:
         path = self._lists.get(field.name)
@@ -142,8 +163,29 @@ class _Refusal:
             return None
         return [self.fill(field.struct, element, is_root=False) for element in _elements(source, path)]
 
+    def _filling_array(self, field: Field, source: Any) -> Generator[None, None, Any]:
+        path = self._lists.get(field.name)
+        if not path or field.struct is None:
+            return self._array(field, source)
+        struct, found = field.struct, []
+        has_lists = any(each.is_array for each in struct.fields)
+        for number, element in enumerate(_elements(source, path), 1):
+            if not number % _STEP:
+                yield
+            if has_lists:
+                found.append((yield from self.filling(struct, element, is_root=False)))
+            else:
+                found.append(self.fill(struct, element, is_root=False))
+        return found
+
 
 def refuse(api: str, message: Any, version: int, code: ErrorCode, text: str) -> Any:
     """The answer of `api` that says `code` to all of `message`."""
     root = schemas()[api + "Response"].root
     return _Refusal(api, version, int(code), text).fill(root, message, is_root=True)
+
+
+def refusing(api: str, message: Any, version: int, code: ErrorCode, text: str) -> Generator[None, None, Any]:
+    """As `refuse`, in steps: for a request with very many elements."""
+    root = schemas()[api + "Response"].root
+    return (yield from _Refusal(api, version, int(code), text).filling(root, message, is_root=True))

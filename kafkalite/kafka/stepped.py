@@ -106,6 +106,22 @@ async def sliced(request: Request, steps: Steps[_T]) -> _T:
     return found
 
 
+async def in_slices(request: Request, steps: Steps[_T]) -> _T:
+    """What the steps of a coroutine return: its first step now, the others in slices, whose time counts as the client's. Raises what they raise."""
+    try:
+        next(steps)
+    except StopIteration as stop:
+        result: _T = stop.value
+        return result
+    slices = Slices(request.connection.listener.turns, request.connection.owner)
+    try:
+        return await slices.run(steps)
+    finally:
+        slices.end()
+        if request.throttle is not None:
+            request.throttle.work_s += slices.spent
+
+
 def respond(request: Request, steps: Steps[Any]) -> None:
     """Answer a request that has been carried out with what the steps return. Those behind it need not wait."""
     connection = request.connection

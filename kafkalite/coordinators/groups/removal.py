@@ -93,14 +93,14 @@ class GroupRemoval:
         subscribed = await slices.run(subscribed_topics(entry))
         if entry.is_dead or self._find(group_id) is not entry:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
-        results: CommitResults = {
-            key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            if subscribed is None or key.topic in subscribed
-            else ErrorCode.NONE
-            for key in partitions
-        }
+        results = await slices.run(_deletable(partitions, subscribed))
+        if entry.is_dead or self._find(group_id) is not entry:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         log_end = self._log_end(entry.partition)
         doomed = settled(self._log, entry).snapshot(lambda key: results.get(key) is ErrorCode.NONE, log_end)
+        if slices.is_over:
+            await slices.next()
+        slices.end()
         await self._forget(entry, doomed)
         return results
 
@@ -397,6 +397,19 @@ def _group_tombstones(entry: GroupEntry) -> list[KeyValue]:
     if entry.consumer is None:
         return [(records.group_key(group_id), None)]
     return [consumer_records.encode_record(group_id, record) for record in consumer_tombstones(entry.consumer)]
+
+
+def _deletable(
+    partitions: Iterable[TopicPartition], subscribed: Set[str] | None
+) -> Generator[None, None, CommitResults]:
+    """Whether the offsets of each may be deleted, in steps. `subscribed`: by members of the group; None: that is not known."""
+    results: CommitResults = {}
+    for number, key in enumerate(partitions, 1):
+        is_read = subscribed is None or key.topic in subscribed
+        results[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+        if not number % _STEP:
+            yield
+    return results
 
 
 def subscribed_topics(entry: GroupEntry) -> Generator[None, None, set[str] | None]:

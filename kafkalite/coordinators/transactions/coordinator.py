@@ -21,6 +21,7 @@ from kafkalite.coordinators.transactions.producer_ids import ProducerIdsInUse
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
 from kafkalite.env.side_by_side import SideBySide
 from kafkalite.env.supervisor import Policy
+from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
@@ -44,6 +45,8 @@ from kafkalite.telemetry.repeats import Repeats
 _log = get_logger(__name__)
 
 _RETRY_S = 0.1
+#: Partitions of a transaction whose record is made in one turn of the loop.
+_AT_ONCE = 500
 #: The partition will never take this marker, or has it already.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
@@ -80,6 +83,7 @@ class TransactionCoordinator:
     def __init__(self, services: Services, channels: MarkerChannels) -> None:
         self._services = services
         self._channels = channels
+        self._turns = Turns(services.clock.monotonic)
         self._ids = ProducerIdsInUse(services)
         self._repeats = Repeats(services.clock.monotonic)
         self.log: InternalLog[TransactionPartition] = InternalLog(
@@ -231,7 +235,7 @@ class TransactionCoordinator:
         assert not entry.is_busy
         entry.is_busy = True
         try:
-            await self._write(partition, target.transactional_id, rules.value_of(target))
+            await self._write(partition, target.transactional_id, await self._value_of(target))
         finally:
             entry.is_busy = False
         was_open = entry.transaction is not None and entry.transaction.is_open
@@ -240,6 +244,13 @@ class TransactionCoordinator:
             entry.deadline_s = self._services.clock.monotonic() + target.timeout_ms / 1000
         if target.state in rules.PREPARED:
             self.finish(partition, entry)
+
+    async def _value_of(self, transaction: Transaction) -> bytes:
+        """In slices, if it has many partitions."""
+        if len(transaction.partitions) <= _AT_ONCE:
+            return rules.value_of(transaction)
+        slices = Slices(self._turns, ("transactions.value", transaction.transactional_id))
+        return await slices.run(rules.valuing(transaction))
 
     async def _write(self, partition: TransactionPartition, transactional_id: str, value: bytes | None) -> None:
         await self.write(partition, [(rules.key_of(transactional_id), value)])

@@ -7,15 +7,15 @@ TransactionMetadata and TransactionCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from enum import IntEnum
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition, numbers_by_topic
+from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.codec import decode, encode, encoding
 from kafkalite.protocol.errors import WireError
 
 #: The highest epoch that a producer is given; the one above it only fences.
@@ -25,6 +25,8 @@ _KEY_VERSION = 0
 #: transaction.version 0 stay readable by Kafka before 3.5.
 _TAGGED_VALUE_VERSION = 1
 _VALUE_VERSION = 0
+#: Partitions per step.
+_STEP = 100
 #: From this transaction.version on every end of a transaction bumps the epoch (KIP-890).
 BUMPING_VERSION = 2
 
@@ -324,9 +326,28 @@ def key_of(transactional_id: str) -> bytes:
 
 
 def value_of(transaction: Transaction) -> bytes:
-    topics = numbers_by_topic(sorted(transaction.partitions))
+    steps = valuing(transaction)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            value: bytes = stop.value
+            return value
+
+
+def valuing(transaction: Transaction) -> Generator[None, None, bytes]:
+    """As `value_of`, in steps: it may have 12,000 partitions."""
+    topics: dict[str, list[int]] = {}
+    for number, (topic, index) in enumerate(transaction.partitions, 1):
+        topics.setdefault(topic, []).append(index)
+        if not number % _STEP:
+            yield
     value = wire.TransactionLogValue
-    partitions = [value.PartitionsSchema(topic, ids) for topic, ids in topics.items()]
+    partitions = []
+    for number, topic in enumerate(sorted(topics), 1):
+        partitions.append(value.PartitionsSchema(topic, sorted(topics[topic])))
+        if not number % _STEP:
+            yield
     stored = value(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
@@ -341,7 +362,10 @@ def value_of(transaction: Transaction) -> bytes:
     )
     is_tagged = bool(transaction.client_version) or transaction.previous_producer_id != NO_PRODUCER_ID
     version = _TAGGED_VALUE_VERSION if is_tagged else _VALUE_VERSION
-    return version.to_bytes(2) + encode(stored, version)
+    if len(transaction.partitions) < _STEP:
+        return version.to_bytes(2) + encode(stored, version)
+    encoded = yield from encoding(type(stored).__name__, stored, version, bytearray(), [])
+    return version.to_bytes(2) + encoded
 
 
 def parse(key: bytes | None, value: bytes | None) -> tuple[str, Transaction | None]:

@@ -18,6 +18,7 @@ from kafkalite.kafka.kept_metadata import KeptMetadata
 from kafkalite.kafka.mutations import may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps, sliced
+from kafkalite.kafka.topic_names import described
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     INTERNAL_TOPICS,
@@ -385,14 +386,17 @@ class ClusterHandlers:
         if asked and cursor is not None and cursor.topic_name not in asked:
             raise api_error(ErrorCode.INVALID_REQUEST, "the cursor is at a topic that is not asked for")
         denied = request.denied.topics
-        known = self._services.metadata(sorted(asked - denied) if asked else None)
+        known = self._services.metadata(() if asked else None)
+        found: Sequence[TopicMetadata] = known.topics
+        if asked:
+            found = list((yield from described(self._services, sorted(asked - denied))).values())
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         refused = [response.DescribeTopicPartitionsResponseTopic(code, name) for name in sorted(asked & denied)]
         reachable = _reachable(request, known.brokers)
         room = max(1, min(message.response_partition_limit, MAX_PARTITIONS_PER_PAGE))
         topics: list[wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
-        for number, topic in enumerate(known.topics, 1):
+        for number, topic in enumerate(found, 1):
             if not number % STEP:
                 yield
             if (cursor is not None and topic.topic < cursor.topic_name) or not (asked or is_visible(topic.topic)):

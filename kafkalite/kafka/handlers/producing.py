@@ -14,7 +14,7 @@ from kafkalite.kafka import stepped
 from kafkalite.kafka.current_leaders import CurrentLeaders
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
-from kafkalite.kafka.topic_names import name_topics
+from kafkalite.kafka.topic_names import name_topics, naming
 from kafkalite.log.record_checks import CheckBudget, RecordRules, is_costly, prepare
 from kafkalite.model import INTERNAL_TOPICS, Buffer, Offset, TopicPartition, new_topic_partition
 from kafkalite.partition_values import ProducedPartition
@@ -134,7 +134,7 @@ class ProduceHandlers:
 
     def _producing(self, request: Request, message: wire.ProduceRequest) -> Steps[None]:
         if request.version >= _IDS_FROM:
-            name_topics(self._services, message.topic_data)
+            yield from naming(self._services, message.topic_data)
         accepted, refused = yield from self._sort_out(request, message)
         costly, wrong = yield from self._costly(accepted)
         if wrong:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,8 @@ from kafkalite.env.side_by_side import SideBySide
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.kafka.stepped import STEP, Steps, sliced
+from kafkalite.kafka.stepped import STEP, Steps, in_slices, sliced
+from kafkalite.kafka.topic_names import described
 from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, ProducerId, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
@@ -160,30 +161,16 @@ class TransactionHandlers:
         self, request: Request, txn: wire.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
     ) -> list[wire.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
         is_of_client = request.version < _BATCHED_FROM
-        # Later versions come from nodes, whose group offsets lie in internal topics.
-        denied = request.denied.topics | INTERNAL_TOPICS if is_of_client else request.denied.topics
         producer = (txn.transactional_id, txn.producer_id, txn.producer_epoch)
-        wanted = [TopicPartition(topic.name, index) for topic in txn.topics for index in topic.partitions]
-        names = list(dict.fromkeys(topic.name for topic in txn.topics))
-        counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
-        refused: dict[TopicPartition, ErrorCode] = {}
-        for key in wanted:
-            if key.topic in denied:
-                refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not 0 <= key.partition < counts.get(key.topic, 0):
-                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        codes: dict[TopicPartition, int] = {}
-        if refused:
+        wanted, codes = await in_slices(request, self._sorted_out(request, txn))
+        code = 0
+        if codes:
             # All or nothing: the others were not attempted.
-            codes = {key: int(refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED)) for key in wanted}
+            code = int(ErrorCode.OPERATION_NOT_ATTEMPTED)
         else:
             try:
                 if txn.verify_only:
-                    for key in wanted:
-                        code = self._transactions.verify_partition(*producer, key)
-                        if code is ErrorCode.INVALID_TXN_STATE and request.version >= _ABORTABLE_FROM:
-                            code = ErrorCode.TRANSACTION_ABORTABLE
-                        codes[key] = int(code)
+                    codes = await in_slices(request, self._verified(request, producer, wanted))
                 else:
                     await self._transactions.add_partitions(
                         *producer,
@@ -191,20 +178,46 @@ class TransactionHandlers:
                         client_version=0 if is_of_client else BUMPING_VERSION,
                         patience_s=_MARKERS_PATIENCE_S if is_of_client else 0.0,
                     )
-                    codes = dict.fromkeys(wanted, 0)
             except ApiError as error:
-                codes = dict.fromkeys(wanted, _fenced(error.code, is_old=request.version < 2))
-        response = wire.AddPartitionsToTxnResponse
-        return [
-            response.AddPartitionsToTxnTopicResult(
-                topic.name,
-                [
-                    response.AddPartitionsToTxnPartitionResult(index, codes[TopicPartition(topic.name, index)])
-                    for index in topic.partitions
-                ],
-            )
-            for topic in txn.topics
-        ]
+                codes, code = {}, _fenced(error.code, is_old=request.version < 2)
+        return await in_slices(request, _added(txn, codes, code))
+
+    def _sorted_out(
+        self, request: Request, txn: wire.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+    ) -> Steps[tuple[list[TopicPartition], dict[TopicPartition, int]]]:
+        """All partitions that are named, and the codes of those that may not be added."""
+        # Later versions come from nodes, whose group offsets lie in internal topics.
+        is_of_client = request.version < _BATCHED_FROM
+        denied = request.denied.topics | INTERNAL_TOPICS if is_of_client else request.denied.topics
+        known = yield from described(self._services, list(dict.fromkeys(topic.name for topic in txn.topics)))
+        wanted: list[TopicPartition] = []
+        refused: dict[TopicPartition, int] = {}
+        for topic in txn.topics:
+            count = len(known[topic.name].partitions)
+            for index in topic.partitions:
+                key = TopicPartition(topic.name, index)
+                wanted.append(key)
+                if key.topic in denied:
+                    refused[key] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif not 0 <= index < count:
+                    refused[key] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if not len(wanted) % STEP:
+                    yield
+        return wanted, refused
+
+    def _verified(
+        self, request: Request, producer: tuple[str, int, int], wanted: Sequence[TopicPartition]
+    ) -> Steps[dict[TopicPartition, int]]:
+        """The code of each. Raises ApiError."""
+        codes: dict[TopicPartition, int] = {}
+        for number, key in enumerate(wanted, 1):
+            code = self._transactions.verify_partition(*producer, key)
+            if code is ErrorCode.INVALID_TXN_STATE and request.version >= _ABORTABLE_FROM:
+                code = ErrorCode.TRANSACTION_ABORTABLE
+            codes[key] = int(code)
+            if not number % STEP:
+                yield
+        return codes
 
     async def add_offsets(self, request: Request, message: wire.AddOffsetsToTxnRequest) -> wire.AddOffsetsToTxnResponse:
         if not self._groups.log.partition_count():
@@ -375,6 +388,25 @@ async def _matching(request: Request, pattern: str, names: Iterable[str]) -> lis
         if request.throttle is not None:
             request.throttle.work_s += seconds
     return found
+
+
+def _added(
+    txn: wire.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction, codes: Mapping[TopicPartition, int], code: int
+) -> Steps[list[wire.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]]:
+    """What became of each partition; `code`: of those that `codes` does not have."""
+    response = wire.AddPartitionsToTxnResponse
+    topics = []
+    number = 0
+    for topic in txn.topics:
+        results = []
+        for index in topic.partitions:
+            number += 1
+            if not number % STEP:
+                yield
+            own = codes.get(TopicPartition(topic.name, index), code)
+            results.append(response.AddPartitionsToTxnPartitionResult(index, own))
+        topics.append(response.AddPartitionsToTxnTopicResult(topic.name, results))
+    return topics
 
 
 def _fenced(code: ErrorCode, *, is_old: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkalite.kafka import pieces
 from kafkalite.kafka.apis import OFFERED
+from kafkalite.partition_values import TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.protocol.schema import schemas
@@ -21,6 +23,8 @@ from kafkalite.protocol.structs import classes
 from tests.support.waiting import until
 
 from .conftest import Broker, batch, fetch, produce
+from .coordinator_requests import coordinator
+from .transactional_producer import Producer
 
 MANY = 3_000
 
@@ -106,13 +110,146 @@ def _added(count: int) -> Any:
     ("large", "version"), [(lambda count: _added(count), 3), (lambda count: _commit(count - 1, 1), 8)]
 )
 async def test_an_api_that_cannot_be_cut_takes_only_so_much(broker: Broker, large: Any, version: int) -> None:
-    """What is handled in one turn of the loop less than what is handled in steps."""
+    """What is handled in one turn of the loop less than what is handled in steps. Clients hear of it: over a new connection they would ask again."""
     limit = pieces.most_uncut(type(large(1)).__name__.removesuffix("Request"))
     client, other = await broker.client(), await broker.client()
     client.send(large(limit), version)
     await client.receive()
-    other.send(large(limit + 1), version)
-    assert await other.is_closed()
+    codes = _codes(await other.ask(large(limit + 1), version))
+    assert codes == [ErrorCode.INVALID_REQUEST] * len(codes) and len(codes) >= limit - 1
+    assert (await other.ask(wire.ApiVersionsRequest("x", "1"), 3)).error_code == 0
+
+
+async def test_one_that_is_never_cut_says_how_much_it_takes(broker: Broker) -> None:
+    client = await broker.client()
+    request = wire.AlterPartitionReassignmentsRequest
+    parts = [request.ReassignablePartition(number, [1]) for number in range(pieces.MOST_UNCUT)]
+    answer = await client.ask(request(1_000, topics=[request.ReassignableTopic("t", parts)]), 0)
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "the request has more than 10,000 elements",
+    )
+
+
+#: Topics, partitions of each.
+_WIDE = [(12, 1_000), (1_200, 10)]
+
+
+@pytest.mark.parametrize(("topics", "partitions"), _WIDE)
+async def test_a_wide_producer_adds_all_its_partitions(broker: Broker, topics: int, partitions: int) -> None:
+    """Its connection was closed each time, until the transaction timed out."""
+    named = _names(topics)
+    await _make(broker, named, partitions)
+    client = await broker.client()
+    producer = Producer(client)
+    assert await producer.start() == 0
+    request = wire.AddPartitionsToTxnRequest
+    added = request(
+        v3_and_below_transactional_id=producer.name,
+        v3_and_below_producer_id=producer.id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[request.AddPartitionsToTxnTopic(name, list(range(partitions))) for name in named],
+    )
+    answer = await client.ask(added, 3)
+    assert _codes(answer) == [0] * topics * partitions
+    described = (await client.ask(wire.DescribeTransactionsRequest([producer.name]), 0)).transaction_states[0]
+    found = {topic.topic: topic.partitions for topic in described.topics}
+    assert found == {name: list(range(partitions)) for name in named}
+    added.v3_and_below_topics[0].partitions = list(range(partitions + 1))
+    refused = _codes(await client.ask(added, 3))
+    assert refused.count(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == 1
+    assert refused.count(ErrorCode.OPERATION_NOT_ATTEMPTED) == topics * partitions
+    assert await producer.end(committed=False) == 0
+
+
+async def test_many_topics_are_described_in_pages(broker: Broker) -> None:
+    """An administrator's client names all topics in each request: with more than 10,000 its connection was closed."""
+    await broker.create("t05000", 2)
+    client = await broker.client()
+    request = wire.DescribeTopicPartitionsRequest
+    answer = await client.ask(request([request.TopicRequest(name) for name in _names(12_000)]), 0)
+    assert [topic.name for topic in answer.topics] == _names(12_000)
+    assert {topic.error_code for topic in answer.topics} == {0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(answer.topics[5_000].partitions) == 2
+    dirs = wire.DescribeLogDirsRequest
+    topics = [dirs.DescribableLogDirTopic(name, [0]) for name in _names(12_000)]
+    assert (await client.ask(dirs(topics), 1)).results[0].error_code == 0
+
+
+@pytest.mark.parametrize(("topics", "partitions"), _WIDE)
+async def test_offsets_of_a_wide_group_are_deleted(broker: Broker, topics: int, partitions: int) -> None:
+    named = _names(topics)
+    await _make(broker, named, partitions)
+    client = await broker.client()
+    await coordinator(client, "g")
+    commit = wire.OffsetCommitRequest
+    parts = [commit.OffsetCommitRequestPartition(number, 1) for number in range(partitions)]
+    committed = commit("g", topics=[commit.OffsetCommitRequestTopic(name, partitions=parts) for name in named])
+    assert _codes(await client.ask(committed, 8)) == [0] * topics * partitions
+    delete = wire.OffsetDeleteRequest
+    gone = [delete.OffsetDeleteRequestPartition(number) for number in range(partitions + 1)]
+    asked = delete("g", [delete.OffsetDeleteRequestTopic(name, gone) for name in named])
+    codes = _codes(await client.ask(asked, 0))
+    assert codes == [*[0] * partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * topics
+    fetch_all = wire.OffsetFetchRequest
+    left = (await client.ask(fetch_all(groups=[fetch_all.OffsetFetchRequestGroup("g", topics=None)]), 8)).groups[0]
+    assert left.topics == []
+
+
+@pytest.mark.parametrize(("topics", "partitions"), _WIDE)
+async def test_offsets_of_a_wide_share_group_are_set_described_and_deleted(
+    broker: Broker, topics: int, partitions: int
+) -> None:
+    named = _names(topics)
+    await _make(broker, named, partitions)
+    client = await broker.client()
+    await coordinator(client, "s")
+    alter = wire.AlterShareGroupOffsetsRequest
+    parts = [alter.AlterShareGroupOffsetsRequestPartition(number, 7) for number in range(partitions)]
+    altered = await client.ask(alter("s", [alter.AlterShareGroupOffsetsRequestTopic(name, parts) for name in named]), 0)
+    assert _codes(altered) == [0] * topics * partitions
+    describe = wire.DescribeShareGroupOffsetsRequest
+    asked = [describe.DescribeShareGroupOffsetsRequestTopic(name, list(range(partitions))) for name in named]
+    answer = await client.ask(describe([describe.DescribeShareGroupOffsetsRequestGroup("s", asked)]), 1)
+    starts = [part.start_offset for topic in answer.groups[0].topics for part in topic.partitions]
+    assert starts == [7] * topics * partitions
+    delete = wire.DeleteShareGroupOffsetsRequest
+    deleted = await client.ask(delete("s", [delete.DeleteShareGroupOffsetsRequestTopic(name) for name in named]), 0)
+    assert [topic.error_code for topic in deleted.responses] == [0] * topics
+
+
+async def _make(broker: Broker, names: list[str], partitions: int) -> None:
+    """Topics whose metadata does not have to be looked up among all partitions each time."""
+    services, client, create = broker.services, await broker.client(), wire.CreateTopicsRequest
+    for some in (names[::2], names[1::2]):
+        answer = await client.ask(create([create.CreatableTopic(name, partitions, 1) for name in some], 60_000), 7)
+        assert {topic.error_code for topic in answer.topics} == {0}
+    first = services.metadata(names[:1]).topics[0]
+    known = {name: replace(first, topic=name, topic_id=services._ids[name]) for name in names}
+    topic = services._topic
+
+    def described(name: str) -> TopicMetadata:
+        if name not in known:
+            found = topic(name)
+            if found.error:
+                return found
+            known[name] = found
+        return known[name]
+
+    services._topic = described  # type: ignore[method-assign]
+
+
+def _codes(answer: Any) -> list[int]:
+    """The error code of each partition of an answer."""
+    topics = (
+        getattr(answer, "results_by_topic_v3_and_below", None) or getattr(answer, "topics", None) or answer.responses
+    )
+    found = []
+    for topic in topics:
+        for part in getattr(topic, "results_by_partition", None) or topic.partitions:
+            code = getattr(part, "partition_error_code", None)
+            found.append(part.error_code if code is None else code)
+    return found
 
 
 async def test_a_member_may_hold_more_partitions_than_one_turn_bears(broker: Broker) -> None:

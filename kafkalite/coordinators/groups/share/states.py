@@ -160,7 +160,8 @@ class ShareGroupStates:
         found: dict[TopicId, ApiError | None] = {}
         while True:
             self._group_log.check_current(entry, group)
-            wanted = {key: each for key, each in rules.begun(group).items() if key in named - found.keys()}
+            left = named - found.keys()
+            wanted = {key: each for key, each in rules.begun(group).items() if key in left}
             free = {key: each for key, each in wanted.items() if key not in runtime.being_deleted}
             doomed = self._note_deletion(entry, group, free)
             found |= await self._delete(entry, group, doomed)

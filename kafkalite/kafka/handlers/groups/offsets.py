@@ -17,7 +17,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka import stepped
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
-from kafkalite.kafka.topic_names import name_topics
+from kafkalite.kafka.topic_names import described, naming
 from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
@@ -72,16 +72,15 @@ class OffsetHandlers:
             "OffsetDelete": self.offset_delete,
         }
 
-    def _existing(self, topics: Sequence[_Topic]) -> dict[str, tuple[TopicId, int]]:
+    def _existing(self, topics: Sequence[_Topic]) -> Steps[dict[str, tuple[TopicId, int]]]:
         """Of each of these topics its id, and how many partitions it has; 0: it does not exist.
 
         Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: this node has just started, and does not know the cluster's topics.
         """
-        names = list(dict.fromkeys(topic.name for topic in topics))
-        known = self._services.metadata(names)
-        if not known.brokers:
+        if not self._services.metadata(()).brokers:
             raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return {topic.topic: (topic.topic_id, len(topic.partitions)) for topic in known.topics}
+        known = yield from described(self._services, list(dict.fromkeys(topic.name for topic in topics)))
+        return {name: (topic.topic_id, len(topic.partitions)) for name, topic in known.items()}
 
     def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> Steps[None]:
         expire_ms = -1
@@ -167,17 +166,19 @@ class OffsetHandlers:
     ) -> Steps[tuple[dict[TopicPartition, CommittedOffset], CommitResults]]:
         """The offsets to commit, and the refused ones. `by_id`: the request names topics by their ids."""
         if by_id:
-            name_topics(self._services, message.topics)
-        existing = self._existing(message.topics)
+            yield from naming(self._services, message.topics)
+        existing = yield from self._existing(message.topics)
         now = self._services.clock.wall_ms()
         offsets: dict[TopicPartition, CommittedOffset] = {}
         refused: CommitResults = {}
+        number = 0
         for topic in message.topics:
             name = topic.name
             topic_id, count = existing.get(name, (NO_TOPIC_ID, 0))
             refusal = _topic_error(request, name, by_id=by_id)
             partitions: Sequence[_Offset] = topic.partitions
-            for number, partition in enumerate(partitions, 1):
+            for partition in partitions:
+                number += 1
                 if not number % STEP:
                     yield
                 index = partition.partition_index
@@ -238,10 +239,11 @@ class OffsetHandlers:
         by_id = request.version >= _FETCH_IDS_FROM
         found = []
         if by_id and asked is not None:
-            name_topics(self._services, asked)
-            for topic in sorted(
-                asked, key=lambda topic: not topic.name
-            ):  # ids that nobody knows come last, as with Kafka
+            yield from naming(self._services, asked)
+            # Ids that nobody knows come last, as with Kafka.
+            for number, topic in enumerate(sorted(asked, key=lambda topic: not topic.name), 1):
+                if not number % STEP:
+                    yield
                 id_ = topic_ids.from_wire(topic.topic_id)
                 topics = yield from self._offset_topics(request, offsets, [topic], message, entry, topic_id=id_)
                 found += [of_topic(name, topic.topic_id, partitions) for name, partitions in topics]
@@ -249,8 +251,8 @@ class OffsetHandlers:
         topics = yield from self._offset_topics(request, offsets, asked, message, entry)
         if not by_id:
             return [of_topic(name, ZERO_UUID, partitions) for name, partitions in topics]
-        known = self._services.metadata([name for name, _ in topics]).topics
-        ids = {topic.topic: topic.topic_id for topic in known if topic.topic_id != NO_TOPIC_ID}
+        known = yield from described(self._services, [name for name, _ in topics])
+        ids = {name: topic.topic_id for name, topic in known.items() if topic.topic_id != NO_TOPIC_ID}
         for count, (name, partitions) in enumerate(topics, 1):
             if not count % STEP:
                 yield
@@ -320,29 +322,31 @@ class OffsetHandlers:
         return found
 
     async def offset_delete(self, request: Request, message: wire.OffsetDeleteRequest) -> wire.OffsetDeleteResponse:
-        response = wire.OffsetDeleteResponse
-        existing = self._existing(message.topics)
+        wanted, refused = await stepped.in_slices(request, self._deletable(request, message))
+        results = await self._groups.removal.delete_offsets(message.group_id, wanted)
+        return await stepped.in_slices(request, _deleted(message, results, refused))
+
+    def _deletable(
+        self, request: Request, message: wire.OffsetDeleteRequest
+    ) -> Steps[tuple[list[TopicPartition], CommitResults]]:
+        """The partitions whose offsets may be deleted, and the refused ones."""
+        existing = yield from self._existing(message.topics)
         refused: CommitResults = {}
         wanted: list[TopicPartition] = []
+        number = 0
         for topic in message.topics:
             error = _topic_error(request, topic.name, by_id=False)
             _, count = existing.get(topic.name, (NO_TOPIC_ID, 0))
             for partition in topic.partitions:
+                number += 1
+                if not number % STEP:
+                    yield
                 key = TopicPartition(topic.name, partition.partition_index)
                 if error or not 0 <= key.partition < count:
                     refused[key] = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 else:
                     wanted.append(key)
-        results = await self._groups.removal.delete_offsets(message.group_id, wanted)
-        results |= refused
-        return response(
-            topics=[
-                response.OffsetDeleteResponseTopic(
-                    topic.name, [response.OffsetDeleteResponsePartition(*code) for code in _codes(topic, results)]
-                )
-                for topic in message.topics
-            ]
-        )
+        return wanted, refused
 
 
 def _topic_error(request: Request, name: str, *, by_id: bool) -> ErrorCode:
@@ -352,12 +356,23 @@ def _topic_error(request: Request, name: str, *, by_id: bool) -> ErrorCode:
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in request.denied.topics else ErrorCode.NONE
 
 
-def _codes(topic: _Topic, results: CommitResults) -> list[tuple[int, int]]:
-    """The number and the error code of each partition that was asked for."""
-    return [
-        (partition.partition_index, int(results[TopicPartition(topic.name, partition.partition_index)]))
-        for partition in topic.partitions
-    ]
+def _deleted(
+    message: wire.OffsetDeleteRequest, results: CommitResults, refused: CommitResults
+) -> Steps[wire.OffsetDeleteResponse]:
+    response = wire.OffsetDeleteResponse
+    topics = []
+    number = 0
+    for topic in message.topics:
+        codes = []
+        for partition in topic.partitions:
+            number += 1
+            if not number % STEP:
+                yield
+            key = TopicPartition(topic.name, partition.partition_index)
+            code = results[key] if key in results else refused[key]
+            codes.append(response.OffsetDeleteResponsePartition(key.partition, int(code)))
+        topics.append(response.OffsetDeleteResponseTopic(topic.name, codes))
+    return response(topics=topics)
 
 
 def _committed(
@@ -369,10 +384,12 @@ def _committed(
     """The answer. `classes`: its own, that of a topic and that of a partition in it."""
     response, of_topic, of_partition = classes
     topics = []
+    number = 0
     for topic in message.topics:
         codes = []
         partitions: Sequence[_Offset] = topic.partitions
-        for number, partition in enumerate(partitions, 1):
+        for partition in partitions:
+            number += 1
             if not number % STEP:
                 yield
             key = TopicPartition(topic.name, partition.partition_index)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from kafkalite.coordinators.end_offsets import Leaders
+from kafkalite.coordinators.end_offsets import EndOffsets, Leaders
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.share.group import ShareGroup, ShareMember
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat, check
@@ -13,12 +13,14 @@ from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.coordinator import ShareSummary
 from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.persister import ClusterSharePersister
+from kafkalite.env.side_by_side import SideBySide
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
 from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
 from kafkalite.kafka.pieces import MOST_UNCUT
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.kafka.stepped import Steps
+from kafkalite.kafka.stepped import STEP, Steps, in_slices
+from kafkalite.kafka.topic_names import described
 from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.structs import ZERO_UUID
@@ -27,6 +29,10 @@ from kafkalite.security.acl import ResourceType
 from kafkalite.security.fair_room import user_of
 from kafkalite.security.requirements import REFUSALS
 
+#: By topic: its id, None if there is none or the client may not know, and the partitions.
+_WantedOffsets = Mapping[str, tuple[TopicId | None, list[int]]]
+#: Partitions that share coordinators are asked for at a time.
+_SUMMARIES_AT_ONCE = 50
 _ASSIGNOR = "simple"
 _NO_SUCH_TOPIC = "This server does not host this topic-partition."
 
@@ -175,31 +181,32 @@ class ShareGroupHandlers:
             else:
                 for each in asked.topics:
                     wanted[each.topic_name] = (self._seen_id(request, each.topic_name), list(each.partitions))
-            known = {
-                TopicPartition(name, number): await self._summary(asked.group_id, topic_id, number)
-                for name, (topic_id, numbers) in wanted.items()
-                if topic_id is not None
-                for number in numbers
-            }
+            known = await self._summaries(asked.group_id, wanted)
             ends = await self._leaders.end_offsets(known)
         except ApiError as error:
             return response.DescribeShareGroupOffsetsResponseGroup(
                 asked.group_id, [], int(error.code), str(error) or None
             )
-        topics = []
-        for name, (topic_id, numbers) in wanted.items():
-            partitions = []
-            for number in numbers:
-                place = TopicPartition(name, number)
-                if name in denied:
-                    partitions.append(_offset_error(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-                elif place not in known:
-                    partitions.append(_offset_error(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                else:
-                    partitions.append(_offset(number, known[place], ends[place]))
-            raw = ZERO_UUID if topic_id is None else to_wire(topic_id)
-            topics.append(response.DescribeShareGroupOffsetsResponseTopic(name, raw, partitions))
+        topics = await in_slices(request, _described_offsets(wanted, denied, known, ends))
         return response.DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
+
+    async def _summaries(self, group_id: str, wanted: _WantedOffsets) -> dict[TopicPartition, ShareSummary | ApiError]:
+        """Of the partitions of topics that are there. Some at a time, side by side: those of one coordinator share its requests."""
+        found: dict[TopicPartition, ShareSummary | ApiError] = {}
+        keys = [
+            (TopicPartition(name, number), topic_id)
+            for name, (topic_id, numbers) in wanted.items()
+            if topic_id is not None
+            for number in numbers
+        ]
+        for start in range(0, len(keys), _SUMMARIES_AT_ONCE):
+            some = keys[start : start + _SUMMARIES_AT_ONCE]
+            async with SideBySide() as tasks:
+                summaries = [
+                    tasks.create_task(self._summary(group_id, topic_id, place.partition)) for place, topic_id in some
+                ]
+            found |= {place: task.result() for (place, _), task in zip(some, summaries, strict=True)}
+        return found
 
     def _seen_id(self, request: Request, topic: str) -> TopicId | None:
         """None also for a topic that is denied: its id would say that it exists."""
@@ -215,47 +222,62 @@ class ShareGroupHandlers:
         self, request: Request, message: wire.AlterShareGroupOffsetsRequest
     ) -> wire.AlterShareGroupOffsetsResponse:
         self._check_feature()
-        response = wire.AlterShareGroupOffsetsResponse
-        wanted: dict[TopicId, tuple[str, Mapping[int, Offset]]] = {}
-        for topic in message.topics:
-            known = self._services.metadata([topic.topic_name]).topics[0]
-            if known.error or topic.topic_name in request.denied.topics:
-                continue
-            count = len(known.partitions)
-            wanted[known.topic_id] = (
-                topic.topic_name,
-                {
-                    each.partition_index: Offset(each.start_offset)
-                    for each in topic.partitions
-                    if 0 <= each.partition_index < count
-                },
-            )
+        wanted = await in_slices(request, self._settable(request, message))
         results: Mapping[tuple[TopicId, int], ApiError | None] = {}
         if wanted or (not request.denied.topics and self._groups.find(message.group_id) is not None):
             # A group may be given its offsets before its first member comes.
             entry = self._groups.share_group(message.group_id)
             results = await self._groups.share_states.alter_offsets(entry, wanted)
+        return await in_slices(request, self._altered(request, message, results))
+
+    def _settable(
+        self, request: Request, message: wire.AlterShareGroupOffsetsRequest
+    ) -> Steps[dict[TopicId, tuple[str, Mapping[int, Offset]]]]:
+        """The offsets of partitions that are there, and that the client may set."""
+        known = yield from described(self._services, [topic.topic_name for topic in message.topics])
+        wanted: dict[TopicId, tuple[str, Mapping[int, Offset]]] = {}
+        number = 0
+        for topic in message.topics:
+            found = known[topic.topic_name]
+            if found.error or topic.topic_name in request.denied.topics:
+                continue
+            count = len(found.partitions)
+            offsets: dict[int, Offset] = {}
+            for each in topic.partitions:
+                number += 1
+                if not number % STEP:
+                    yield
+                if 0 <= each.partition_index < count:
+                    offsets[each.partition_index] = Offset(each.start_offset)
+            wanted[found.topic_id] = (topic.topic_name, offsets)
+        return wanted
+
+    def _altered(
+        self,
+        request: Request,
+        message: wire.AlterShareGroupOffsetsRequest,
+        results: Mapping[tuple[TopicId, int], ApiError | None],
+    ) -> Steps[wire.AlterShareGroupOffsetsResponse]:
+        response = wire.AlterShareGroupOffsetsResponse
         responses = []
+        count = 0
         for topic in message.topics:
             topic_id = self._seen_id(request, topic.topic_name)
             errors = {}
             for each in topic.partitions:
+                count += 1
+                if not count % STEP:
+                    yield
                 error: ApiError | None = api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_SUCH_TOPIC)
                 if topic.topic_name in request.denied.topics:
                     error = api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 elif topic_id is not None:
                     error = results.get((topic_id, each.partition_index), error)
-                errors[each.partition_index] = error
-            responses.append(
-                response.AlterShareGroupOffsetsResponseTopic(
-                    topic.topic_name,
-                    ZERO_UUID if topic_id is None else to_wire(topic_id),
-                    [
-                        response.AlterShareGroupOffsetsResponsePartition(number, *_code(error))
-                        for number, error in errors.items()
-                    ],
+                errors[each.partition_index] = response.AlterShareGroupOffsetsResponsePartition(
+                    each.partition_index, *_code(error)
                 )
-            )
+            raw = ZERO_UUID if topic_id is None else to_wire(topic_id)
+            responses.append(response.AlterShareGroupOffsetsResponseTopic(topic.topic_name, raw, list(errors.values())))
         return response(responses=responses)
 
     async def delete_offsets(
@@ -298,6 +320,34 @@ class ShareGroupHandlers:
 
 def _code(error: ApiError | None) -> tuple[int, str | None]:
     return (0, None) if error is None else (int(error.code), str(error))
+
+
+def _described_offsets(
+    wanted: _WantedOffsets,
+    denied: Collection[str],
+    known: Mapping[TopicPartition, ShareSummary | ApiError],
+    ends: EndOffsets,
+) -> Steps[list[wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]]:
+    topics = []
+    count = 0
+    for name, (topic_id, numbers) in wanted.items():
+        partitions = []
+        for number in numbers:
+            count += 1
+            if not count % STEP:
+                yield
+            place = TopicPartition(name, number)
+            if name in denied:
+                partitions.append(_offset_error(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif place not in known:
+                partitions.append(_offset_error(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                partitions.append(_offset(number, known[place], ends[place]))
+        raw = ZERO_UUID if topic_id is None else to_wire(topic_id)
+        topics.append(
+            wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic(name, raw, partitions)
+        )
+    return topics
 
 
 def _offset_error(
