@@ -112,11 +112,20 @@ _logs = st.lists(
     min_size=1,
     max_size=10,
 )
+#: How many offsets are left out, and the types of those that follow: one for each, or one for all.
+_said = st.lists(
+    st.tuples(
+        st.sampled_from([0, 0, 0, 1, 2, 40]), st.integers(1, 4), st.lists(st.sampled_from(AcknowledgeType), min_size=4, max_size=4), st.booleans()
+    ),
+    min_size=1,
+    max_size=5,
+)  # fmt: skip
 _steps = st.lists(
     st.one_of(
         st.tuples(st.just("acquire"), st.sampled_from(_MEMBERS), st.integers(1, 6), st.booleans()),
         st.tuples(st.just("acknowledge"), st.sampled_from(_MEMBERS), st.integers(0, 30), st.integers(0, 5), st.sampled_from(AcknowledgeType)),
         st.tuples(st.just("mine"), st.integers(0, 5), st.integers(0, 3), st.sampled_from(AcknowledgeType)),
+        st.tuples(st.just("several"), st.integers(0, 5), _said),
         st.tuples(st.just("release"), st.sampled_from(_MEMBERS)),
         st.tuples(st.just("time"), st.integers(1, 12)),
         st.tuples(st.just("write"), st.booleans()),
@@ -175,18 +184,25 @@ class Run:
         assert partition.start_offset == twin.start
 
     def acknowledge(self, member: str, first: int, more: int, kind: AcknowledgeType) -> None:
+        self.say(member, [Acknowledgement(first, first + more, [kind])])
+
+    def say(self, member: str, said: list[Acknowledgement]) -> None:
         twin = self.twin
         twin.expire()
-        wanted = range(first, first + more + 1)
+        wanted = {
+            number: AcknowledgeType(each.types[0] if len(each.types) == 1 else each.types[number - each.first])
+            for each in said
+            for number in range(each.first, each.last + 1)
+        }
         is_allowed = all(twin.may(member, number) for number in wanted)
         try:
-            self.partition.acknowledge(member, [Acknowledgement(first, first + more, [kind])], twin.now)
+            self.partition.acknowledge(member, said, twin.now)
         except ApiError as error:
             assert error.code is ErrorCode.INVALID_RECORD_STATE
             assert not is_allowed
             return
         assert is_allowed
-        for number in wanted:
+        for number, kind in wanted.items():
             record = twin.records.get(number)
             if record is None or number < twin.start:
                 continue
@@ -198,6 +214,22 @@ class Run:
                 record.target = AVAILABLE
             else:
                 record.target = ARCHIVED
+
+    def several(self, number: int, said: list[tuple[int, int, list[AcknowledgeType], bool]]) -> None:
+        """Acknowledge much at once: mostly what one member holds, and what lies between."""
+        held = [(member, part) for member in _MEMBERS for part in self.partition.held(member)]
+        if not held:
+            return
+        member, (offset, _) = held[number % len(held)]
+        acknowledgements = []
+        for left_out, size, types, is_one in said:
+            first = offset + left_out
+            mine = {n for low, high in self.partition.held(member) for n in range(low, high + 1) if n >= first}
+            first = min(mine, default=first)
+            size = next((length for length in range(size) if first + length not in mine), size) or size
+            acknowledgements.append(Acknowledgement(first, first + size - 1, types[:1] if is_one else types[:size]))
+            offset = first + size
+        self.say(member, acknowledgements)
 
     def mine(self, number: int, more: int, kind: AcknowledgeType) -> None:
         """Acknowledge what somebody holds."""
@@ -300,7 +332,7 @@ def test_like_one_that_keeps_each_offset(shape: list[tuple[int, int, bool]], ste
     verbs: dict[str, Callable[..., None]] = {
         "acquire": lambda member, count, is_exact: run.acquire(member, count, is_exact=is_exact),
         "write": lambda is_stored: run.store_changes(is_stored=is_stored),
-        "acknowledge": run.acknowledge, "mine": run.mine, "release": run.release, "time": run.time,
+        "acknowledge": run.acknowledge, "mine": run.mine, "several": run.several, "release": run.release, "time": run.time,
         "log start": run.log_start, "failover": run.failover,
     }  # fmt: skip
     for verb, *arguments in steps:
@@ -427,6 +459,23 @@ def test_single_records_cost_as_much_as_they_are() -> None:
         return calls(lambda: partition.acquire("m", 0, log, WantedRecords(number), 2))
 
     assert cost(2_000) < 12 * cost(200)
+
+
+def test_each_record_may_be_acknowledged_for_itself() -> None:
+    """10 microseconds for each of them, all in one turn of the loop: 0.2 s with 20,000."""
+    number = 2_000
+
+    def cost(said: list[Acknowledgement]) -> float:
+        partition = SharedPartition(Offset(0), (), DeliveryLimits(record_locks=10_000))
+        partition.acquire("m", 0, [LogBatch(0, number - 1)], WantedRecords(number), 0)
+        found = calls(lambda: partition.acknowledge("m", said, 1))
+        assert partition.held("m")[0][0] == 0 and partition.has_news
+        return found / number
+
+    assert cost([Acknowledgement(0, number - 1, [1, 2] * (number // 2))]) < 20
+    assert cost([Acknowledgement(each, each, [1 + each % 2]) for each in range(number)]) < 20
+    assert cost([Acknowledgement(each, each, [1]) for each in range(number)]) < 10
+    assert cost([Acknowledgement(0, number - 1, [1] * number)]) < 1
 
 
 def test_a_state_always_fits_into_a_record() -> None:

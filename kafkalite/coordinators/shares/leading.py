@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.dead_letters import DeadLetterWriter
-from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, StateWrite
+from kafkalite.coordinators.shares.decisions.deliveries import Part, StateWrite
 from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister, ShareState
 from kafkalite.coordinators.shares.settings import EARLIEST, ShareSettings, share_settings
@@ -80,9 +80,7 @@ class Led:
 
     # --- members ---
 
-    def acknowledge(
-        self, member: str, acknowledgements: Sequence[Acknowledgement], *, may_renew: bool
-    ) -> asyncio.Future[ErrorCode]:
+    def acknowledge(self, member: str, acknowledged: Sequence[Part], *, may_renew: bool) -> asyncio.Future[ErrorCode]:
         """Done when it is stored."""
         done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         if self.state is None:
@@ -90,7 +88,7 @@ class Led:
             return done
         self.set_up(self._shares.settings(self.key.group_id))
         try:
-            waits = self.state.acknowledge(member, acknowledgements, self._shares.now_ms(), may_renew=may_renew)
+            waits = self.state.acknowledge_parts(member, acknowledged, self._shares.now_ms(), may_renew=may_renew)
         except ApiError as error:
             done.set_result(error.code)
             waits = True

@@ -20,6 +20,12 @@ class AcknowledgeType(IntEnum):
     RENEW = 4
 
 
+#: By their numbers: a call of the class takes longer than all the rest of a record.
+_KINDS = {int(kind): kind for kind in AcknowledgeType}
+#: What is said of offsets: (first, last, type).
+Part = tuple[int, int, AcknowledgeType]
+
+
 class DeliveryLimits(NamedTuple):
     """Settings of the group. `record_locks`: how many records may be open before new ones are acquired."""
 
@@ -76,17 +82,32 @@ class Acknowledgement(NamedTuple):
     last: int
     types: Sequence[int]
 
-    def parts(self) -> Iterator[tuple[int, int, AcknowledgeType]]:
-        """(first, last, type), neighbours of one type together."""
-        if len(self.types) == 1:
-            yield self.first, self.last, AcknowledgeType(self.types[0])
+    def parts(self) -> Iterator[Part]:
+        """Neighbours of one type together."""
+        types = self.types
+        if not types:
             return
-        first = self.first
-        for number, kind in enumerate(self.types):
-            offset = self.first + number
-            if number + 1 == len(self.types) or self.types[number + 1] != kind:
-                yield first, offset, AcknowledgeType(kind)
-                first = offset + 1
+        if len(types) == 1 or types.count(types[0]) == len(types):
+            yield self.first, self.last, _KINDS[types[0]]
+            return
+        first, offset, kind = self.first, self.first, types[0]
+        for each in types:
+            if each != kind:
+                yield first, offset - 1, _KINDS[kind]
+                first, kind = offset, each
+            offset += 1
+        yield first, offset - 1, _KINDS[kind]
+
+
+def add_parts(parts: list[Part], more: Acknowledgement) -> None:
+    """What is said of which offsets, neighbours of one type together also if each was acknowledged for itself. `more` comes behind `parts`."""
+    for part in more.parts():
+        first, last, kind = part
+        before = parts[-1] if parts else None
+        if before is not None and before[1] + 1 == first and before[2] is kind:
+            parts[-1] = (before[0], last, kind)
+        else:
+            parts.append(part)
 
 
 class StateWrite(NamedTuple):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from kafkalite.coordinators.shares.delivery_states import DeliveryState
 from kafkalite.model import Offset
+
+_T = TypeVar("_T")
 
 
 class Run:
@@ -44,10 +47,10 @@ class Run:
     def is_like(self, other: Run) -> bool:
         """Whether the two differ in their offsets only."""
         return (
-            self.state is other.state
+            self.target is other.target
+            and self.state is other.state
             and self.holder == other.holder
             and self.deadline_ms == other.deadline_ms
-            and self.target is other.target
             and self.is_written is other.is_written
             and (self.delivery_count == other.delivery_count or self.is_done)
         )
@@ -63,6 +66,14 @@ class Run:
         rest.target, rest.is_written = self.target, self.is_written
         self.last = offset - 1
         return rest
+
+
+def _put(kept: list[Run], run: Run) -> None:
+    """Append it, or join it to the last one."""
+    if kept and kept[-1].is_like(run):
+        kept[-1].last = run.last
+    else:
+        kept.append(run)
 
 
 class Runs:
@@ -102,6 +113,39 @@ class Runs:
         while number < len(self._runs) and self._runs[number].first <= last:
             yield self._runs[number]
             number += 1
+
+    def change(self, parts: Sequence[tuple[int, int, _T]], change: Callable[[Run, _T], None]) -> None:
+        """Change the runs of exactly these offsets, (first, last, how), and join neighbours that are alike.
+
+        The parts go upwards, and lie near each other: all runs from the first to the last of them are walked over.
+        """
+        low = max(0, self._number(max(parts[0][0], self.start)) - 1)
+        last = parts[-1][1]
+        kept: list[Run] = []
+        coming = iter(parts)
+        part: tuple[int, int, _T] | None = next(coming)
+        number = low
+        while number < len(self._runs):
+            run: Run | None = self._runs[number]
+            assert run is not None
+            if run.first > last + 1:
+                break
+            number += 1
+            while run is not None:
+                while part is not None and part[1] < run.first:
+                    part = next(coming, None)
+                if part is None or part[0] > run.last:
+                    _put(kept, run)
+                    break
+                if part[0] > run.first:
+                    rest = run.cut(part[0])
+                    _put(kept, run)
+                    run = rest
+                after = run.cut(part[1] + 1) if part[1] < run.last else None
+                change(run, part[2])
+                _put(kept, run)
+                run = after
+        self._runs[low:number] = kept
 
     def merge(self, first: int, last: int) -> None:
         """Join neighbours that are alike, from the run before `first` to the one behind `last`."""

@@ -11,7 +11,7 @@ Times are milliseconds of a clock that does not go back. Source: Kafka's SharePa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kafkalite.coordinators.shares.decisions.deliveries import (
     Acknowledgement,
@@ -19,8 +19,10 @@ from kafkalite.coordinators.shares.decisions.deliveries import (
     Acquired,
     DeliveryLimits,
     LogBatch,
+    Part,
     StateWrite,
     WantedRecords,
+    add_parts,
     most_together,
 )
 from kafkalite.coordinators.shares.decisions.runs import Run, Runs
@@ -34,6 +36,10 @@ _NEVER = 2**63 - 1
 #: Records that are open at most, whatever batches they are in; the limit of a group is 10,000 at most. If each second one is done, their
 #: states are twice as many, with 20 bytes each: they have to fit into one record of the share coordinator.
 _MOST_OPEN = 20_000
+
+
+#: Offsets between two acknowledgements, up to which the runs between them are walked over, and not looked up.
+_NEAR = 32
 
 
 class _Gathered:
@@ -238,40 +244,60 @@ class SharedPartition:
     ) -> bool:
         """All of them, or none. Whether something has to be stored before the member gets its answer.
 
-        Offsets below the start offset are passed over: what was there is done.
+        They go upwards, and do not overlap. Offsets below the start offset are passed over: what was there is done.
 
         Raises:
             ApiError: INVALID_RECORD_STATE if the member does not hold one of the records (any more), or has said
                 something of it already; INVALID_REQUEST.
         """
+        parts: list[Part] = []
+        for each in acknowledgements:
+            add_parts(parts, each)
+        return self.acknowledge_parts(member, parts, now_ms, may_renew=may_renew)
+
+    def acknowledge_parts(self, member: str, said: Sequence[Part], now_ms: int, *, may_renew: bool = True) -> bool:
+        """As `acknowledge`."""
         self.expire(now_ms)
-        parts = [part for each in acknowledgements for part in each.parts()]
+        clusters = list(_clusters(said))
+        for parts in clusters:
+            self._check_parts(member, parts, may_renew=may_renew)
+        waits = False
+
+        def say(run: Run, kind: AcknowledgeType) -> None:
+            nonlocal waits
+            if kind is AcknowledgeType.RENEW:
+                run.deadline_ms = now_ms + self.limits.lock_ms
+            else:
+                run.target = self._target(run, kind)
+                waits = True
+
+        for parts in clusters:
+            if parts[-1][1] >= self._runs.start:
+                self._runs.change(parts, say)
+        return waits
+
+    def _check_parts(self, member: str, parts: Sequence[Part], *, may_renew: bool) -> None:
+        """Raises ApiError INVALID_RECORD_STATE."""
+        runs = self._runs.peek(parts[0][0], parts[-1][1])
+        run: Run | None = None
         for first, last, kind in parts:
             if kind is AcknowledgeType.RENEW and not may_renew:
                 raise api_error(ErrorCode.INVALID_RECORD_STATE, "the group's members may not renew locks")
-            self._check_holder(member, first, last)
-        waits = False
-        for first, last, kind in parts:
-            for run in self._runs.between(first, last):
-                if kind is AcknowledgeType.RENEW:
-                    run.deadline_ms = now_ms + self.limits.lock_ms
-                else:
-                    run.target = self._target(run, kind)
-                    waits = True
-            self._runs.merge(first, last)
-        return waits
-
-    def _check_holder(self, member: str, first: int, last: int) -> None:
-        if last < self._runs.start:
-            return
-        if last >= self._runs.end:
-            raise api_error(ErrorCode.INVALID_RECORD_STATE, f"offset {last} was not delivered")
-        for run in self._runs.peek(first, last):
-            if run.holder != member or run.target is not None:
-                offset = max(first, run.first)
-                raise api_error(
-                    ErrorCode.INVALID_RECORD_STATE, f"the member does not hold the record at offset {offset}"
-                )
+            if last < self._runs.start:
+                continue
+            if last >= self._runs.end:
+                raise api_error(ErrorCode.INVALID_RECORD_STATE, f"offset {last} was not delivered")
+            while run is None or run.last < first:
+                run = next(runs)
+            while True:
+                if run.holder != member or run.target is not None:
+                    offset = max(first, run.first)
+                    raise api_error(
+                        ErrorCode.INVALID_RECORD_STATE, f"the member does not hold the record at offset {offset}"
+                    )
+                if run.last >= last:
+                    break
+                run = next(runs)
 
     def _target(self, run: Run, kind: AcknowledgeType) -> DeliveryState:
         if kind is AcknowledgeType.ACCEPT:
@@ -448,6 +474,17 @@ class SharedPartition:
         self._runs.drop_before(start)
 
 
+def _clusters(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    """Parts that lie near each other together: there are few runs between them."""
+    begin = 0
+    for number in range(1, len(parts)):
+        if parts[number][0] - parts[number - 1][1] > _NEAR:
+            yield parts[begin:number]
+            begin = number
+    if parts:
+        yield parts[begin:]
+
+
 def _stored(run: Run) -> StateBatch:
     """As it is stored. What a member holds is stored as before it was delivered."""
     state = run.target if run.target is not None else run.state
@@ -462,7 +499,12 @@ def _joined(batches: Sequence[StateBatch]) -> list[StateBatch]:
     joined: list[StateBatch] = []
     for batch in batches:
         before = joined[-1] if joined else None
-        if before is not None and before.last + 1 == batch.first and before[2:] == batch[2:]:
+        if (
+            before is not None
+            and before.state is batch.state
+            and before.last + 1 == batch.first
+            and before.delivery_count == batch.delivery_count
+        ):
             joined[-1] = before._replace(last=batch.last)
         else:
             joined.append(batch)

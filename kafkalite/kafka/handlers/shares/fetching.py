@@ -15,7 +15,7 @@ from kafkalite.features import SHARE_FEATURE
 from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.kafka.current_leaders import MOVED, CurrentLeaders
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.kafka.shares.answers import acknowledgements
+from kafkalite.kafka.shares.answers import acknowledged
 from kafkalite.kafka.shares.fetch import Delivered, ShareFetch, ShareTerms
 from kafkalite.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Listed, ShareSession, ShareSessions
 from kafkalite.kafka.stepped import STEP, Steps
@@ -276,7 +276,7 @@ class ShareHandlers:
                     raise api_error(ErrorCode.UNKNOWN_TOPIC_ID)
                 if name in request.denied.topics:
                     raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                said = acknowledgements(batches, is_renewing=message.is_renew_ack)
+                said = yield from acknowledged(batches, is_renewing=message.is_renew_ack)
                 led = self._shares.known(session.group_id, topic_id, number)
                 if led is None:
                     self._shares.check(topic_id, number)
