@@ -15,11 +15,12 @@ from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkalite.kafka import pieces
 from kafkalite.kafka.apis import OFFERED
+from kafkalite.kafka.refusals import refuse, refusing
 from kafkalite.partition_values import TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
-from kafkalite.protocol.schema import schemas
-from kafkalite.protocol.structs import classes
+from kafkalite.protocol.schema import Struct, schemas
+from kafkalite.protocol.structs import classes, default_of
 from tests.support.waiting import until
 
 from .conftest import Broker, batch, fetch, produce
@@ -118,6 +119,32 @@ async def test_an_api_that_cannot_be_cut_takes_only_so_much(broker: Broker, larg
     codes = _codes(await other.ask(large(limit + 1), version))
     assert codes == [ErrorCode.INVALID_REQUEST] * len(codes) and len(codes) >= limit - 1
     assert (await other.ask(wire.ApiVersionsRequest("x", "1"), 3)).error_code == 0
+
+
+@pytest.mark.parametrize("api", sorted(OFFERED))
+def test_a_refusal_in_steps_is_the_same(api: str) -> None:
+    low, high = OFFERED[api]
+    for version in range(low, high + 1):
+        message = _filled(api, schemas()[api + "Request"].root, version, 150)
+        steps = refusing(api, message, version, ErrorCode.INVALID_REQUEST, "why")
+        answer = None
+        while answer is None:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                answer = stop.value
+        assert answer == refuse(api, message, version, ErrorCode.INVALID_REQUEST, "why")
+
+
+def _filled(api: str, struct: Struct, version: int, count: int) -> Any:
+    """A struct of a request whose lists have so many elements."""
+    values = {}
+    for field in struct.fields:
+        if version in field.versions:
+            is_list = field.is_array and field.struct is not None
+            inner = [_filled(api, field.struct, version, 3) for _ in range(count)] if is_list and field.struct else []
+            values[field.name] = inner if is_list else default_of(field)
+    return classes(api + "Request")[struct.name](**values)
 
 
 async def test_one_that_is_never_cut_says_how_much_it_takes(broker: Broker) -> None:
