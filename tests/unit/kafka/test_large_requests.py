@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.transactions import state as rules
 from kafkalite.env.turns import SLICE_S, Slices, Turns
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse
@@ -24,7 +25,7 @@ from kafkalite.protocol.structs import classes, default_of
 from tests.support.waiting import until
 
 from .conftest import Broker, batch, fetch, produce
-from .coordinator_requests import coordinator
+from .coordinator_requests import TRANSACTIONS, coordinator
 from .transactional_producer import Producer
 
 MANY = 3_000
@@ -187,6 +188,39 @@ async def test_a_wide_producer_adds_all_its_partitions(broker: Broker, topics: i
     assert refused.count(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == 1
     assert refused.count(ErrorCode.OPERATION_NOT_ATTEMPTED) == topics * partitions
     assert await producer.end(committed=False) == 0
+
+
+async def test_a_transaction_whose_record_is_made_in_slices_is_refused_if_its_partition_moves_meanwhile(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create("t", 600)
+    client = await broker.client()
+    producer = Producer(client)
+    await producer.start()
+    valuing, log = rules.valuing, broker.side.transactions.log
+    request = wire.AddPartitionsToTxnRequest
+    added = request(
+        v3_and_below_transactional_id=producer.name,
+        v3_and_below_producer_id=producer.id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[request.AddPartitionsToTxnTopic("t", list(range(600)))],
+    )
+
+    def moving(transaction: Any) -> Any:
+        steps = valuing(transaction)
+        next(steps)
+        for state in list(log.states()):
+            log.reload(state.index)
+        yield
+        return (yield from steps)
+
+    monkeypatch.setattr(rules, "valuing", moving)
+    assert set(_codes(await client.ask(added, 3))) == {ErrorCode.NOT_COORDINATOR}
+    monkeypatch.setattr(rules, "valuing", valuing)
+    await coordinator(client, producer.name, TRANSACTIONS)
+    described = (await client.ask(wire.DescribeTransactionsRequest([producer.name]), 0)).transaction_states[0]
+    assert (described.transaction_state, described.topics) == ("Empty", [])
+    assert set(_codes(await client.ask(added, 3))) == {0}
 
 
 async def test_many_topics_are_described_in_pages(broker: Broker) -> None:
