@@ -77,10 +77,16 @@ class OffsetHandlers:
 
         Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: this node has just started, and does not know the cluster's topics.
         """
-        if not self._services.metadata(()).brokers:
-            raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        known = yield from described(self._services, list(dict.fromkeys(topic.name for topic in topics)))
-        return {name: (topic.topic_id, len(topic.partitions)) for name, topic in known.items()}
+        names = list(dict.fromkeys(topic.name for topic in topics))
+        found: dict[str, tuple[TopicId, int]] = {}
+        for start in range(0, len(names) or 1, STEP):
+            if start:
+                yield
+            known = self._services.metadata(names[start : start + STEP])
+            if not known.brokers:
+                raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            found |= {topic.topic: (topic.topic_id, len(topic.partitions)) for topic in known.topics}
+        return found
 
     def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> Steps[None]:
         expire_ms = -1
