@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -52,22 +51,25 @@ def _free(port: int) -> bool:
     return False
 
 
-#: First ports that sessions of this process have.
-_taken: set[int] = set()
-_taking = threading.Lock()
+#: Where sessions have their ports: below those that `free_port` tries and that the system gives to outgoing connections.
+_FIRST_PORT = 3_000
+#: A slot has the ports of one session: ten, and those 100, 200 and 300 above them.
+_SLOTS = 150
 
 
-def _base_port() -> int:
-    """A port that is free, with those that a cluster takes above it; below those that the system gives to outgoing connections."""
-    for _ in range(200):
-        first = random.randrange(12_000, 32_000)
-        with _taking:
-            if any(abs(first - other) < 500 for other in _taken):
-                continue
-            _taken.add(first)
+def _slot() -> tuple[int, socket.socket]:
+    """The first port of a slot that nobody has, and what keeps it from the sessions of all processes until it is closed."""
+    for slot in random.sample(range(_SLOTS), _SLOTS):
+        first = _FIRST_PORT + slot // 10 * 400 + slot % 10 * 10
+        holder = socket.socket(socket.AF_UNIX)
+        try:
+            holder.bind(f"\0kafkalite-documented-{slot}")
+        except OSError:
+            holder.close()
+            continue
         if all(_free(first + kind * 100 + node) for kind in (0, 1, 2, 3) for node in range(_NODES)):
-            return first
-        _taken.discard(first)
+            return first, holder
+        holder.close()
     raise RuntimeError("no free ports")
 
 
@@ -77,7 +79,7 @@ class Session:
     def __init__(self, directory: Path, patience_s: float = READY_S) -> None:
         self._patience_s = patience_s
         self._directory = directory
-        self._base = _base_port()
+        self._base, self._slot = _slot()
         self._cluster: subprocess.Popen[bytes] | None = None
         #: Addresses of the page that stand for others.
         self.aliases: dict[str, str] = {}
@@ -125,7 +127,7 @@ class Session:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         shutil.rmtree(self._directory, ignore_errors=True)
-        _taken.discard(self._base)
+        self._slot.close()
 
     # -- ports ---------------------------------------------------------------------------------------
 
