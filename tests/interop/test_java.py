@@ -278,13 +278,16 @@ async def test_the_dump_tool_reads_our_files(kafka_classes: str, python_clients:
     # Each complains on stdout about what it finds wrong.
     for kind in ("index", "timeindex"):
         indexes = sorted(partition.glob(f"*.{kind}"))
-        assert len(indexes) == len(segments)
+        without = {each.stem for each in segments} - {each.stem for each in indexes}
+        # How many records come together is the client's affair: the last segment may be too short for an entry, and an index begins with one.
+        assert without <= {segments[-1].stem} and len(indexes) > 2
         found = dump_log(kafka_classes, indexes)
         entries = re.findall(r"^(?:offset|timestamp): \d+", found, re.MULTILINE)
-        assert len(entries) >= len(segments)
+        assert len(entries) >= len(indexes)
         assert not re.search(r"[Mm]ismatch|out of order|could not|not found", found), found
-    sane = dump_log(kafka_classes, sorted(partition.glob("*.index")), "--index-sanity-check")
-    assert sane.count("passed sanity check") == len(segments)
+    indexes = sorted(partition.glob("*.index"))
+    sane = dump_log(kafka_classes, indexes, "--index-sanity-check")
+    assert sane.count("passed sanity check") == len(indexes)
 
     [snapshot] = sorted(partition.glob("*.snapshot"))[-1:]
     states = dump_log(kafka_classes, [snapshot])
