@@ -83,14 +83,7 @@ async def serve(listener: RequestHost, request: Request, body: bytes) -> None:
                     return
                 message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
                 answer = await _answer(listener, request, message, slices)
-                await slices.run(released(message))
-                if connection.is_closed:
-                    return
-                _count(request, slices)
-                if request.throttle is not None:
-                    request.throttle.settle(answer)
-                await slices.run(request.responding(answer))
-                await slices.run(released(answer))
+                await _respond(request, message, answer, slices)
     except WireError as error:
         connection.refuse("request.malformed", str(error))
     finally:
@@ -99,6 +92,18 @@ async def serve(listener: RequestHost, request: Request, body: bytes) -> None:
             connection.abort()
         connection.out.hold(-len(body))
         connection.release_requests()
+
+
+async def _respond(request: Request, message: Any, answer: Any, slices: Slices) -> None:
+    """Send the response, unless the client has gone, and let go of both in steps."""
+    await slices.run(released(message))
+    if request.connection.is_closed:
+        return
+    _count(request, slices)
+    if request.throttle is not None:
+        request.throttle.settle(answer)
+    await slices.run(request.responding(answer))
+    await slices.run(released(answer))
 
 
 def _count(request: Request, slices: Slices) -> None:
@@ -142,14 +147,7 @@ async def _refuse(listener: RequestHost, request: Request, body: bytes, slices: 
         if request.version not in api.served_versions:
             code, text = ErrorCode.UNSUPPORTED_VERSION, ""
         answer = await slices.run(refusing(api.name, message, request.version, code, text))
-        await slices.run(released(message))
-        if connection.is_closed:
-            return
-        _count(request, slices)
-        if request.throttle is not None:
-            request.throttle.settle(answer)
-        await slices.run(request.responding(answer))
-        await slices.run(released(answer))
+        await _respond(request, message, answer, slices)
 
 
 async def _answer(listener: RequestHost, request: Request, message: Any, slices: Slices) -> Any:

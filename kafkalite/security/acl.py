@@ -150,7 +150,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclEntry:
-    """Who may, or may not, do what from where. `principal` is KIND:NAME or `User:*`, `host` an address, a range (10.0.0.0/8), or `*`."""
+    """A permission, or its refusal: a principal, an operation, and from where. `principal` is KIND:NAME or `User:*`, `host` an address, a range (10.0.0.0/8), or `*`."""
 
     principal: str
     host: str

@@ -314,7 +314,7 @@ async def _complete(s: Side, transaction: str) -> None:
 
 
 async def _ended(s: Side, transaction: str, who: tuple[int, int], *, is_new: bool) -> tuple[int, int]:
-    """Who the producer is once nothing is open."""
+    """The id and epoch of the producer when no transaction is open any more."""
     await _complete(s, transaction)
     answer = await s.ask(wire.EndTxnRequest(transaction, *who, False), 5 if is_new else 3, traced=False)
     await _complete(s, transaction)
