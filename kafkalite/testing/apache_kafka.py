@@ -37,7 +37,6 @@ _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 _SERVER = ("kafka_2.13", "kafka-tools")
 _TOOLS = ("kafka_2.13", "kafka-tools", "kafka-streams")
 _SERVICES = (*_TOOLS, "connect-runtime")
-_MIRROR = (*_SERVICES, "connect-mirror")
 #: Of a server without tools: nothing that serves uses it, and the registry lacks it for some releases.
 _TOOLS_API = "org.apache.kafka:kafka-tools-api"
 #: The server brings one; without it the services say nothing.
@@ -91,8 +90,15 @@ def services_class_path(cache: Path) -> str:
 
 
 def mirror_class_path(cache: Path) -> str:
-    """The class path of MirrorMaker of COMPLETE_VERSION; fetched into `cache` if need be. Raises JarsMissing."""
-    return _filled(cache / f"kafka-mirror-{COMPLETE_VERSION}", _of_kafka(COMPLETE_VERSION, *_MIRROR))
+    """The class path of Connect of NEWEST_VERSION and MirrorMaker of COMPLETE_VERSION, which lacks two classes that have moved.
+
+    Fetched into `cache` if need be. Raises JarsMissing.
+    """
+    connectors = [
+        Artifact(name, COMPLETE_VERSION, without=("*:*",)) for name in ("connect-mirror", "connect-mirror-client")
+    ]
+    wanted = [*_of_kafka(NEWEST_VERSION, *_SERVICES), *connectors]
+    return _filled(cache / f"kafka-mirror-{NEWEST_VERSION}", wanted)
 
 
 def streams_tests_class_path(cache: Path) -> str:

@@ -79,7 +79,7 @@ _HAS = {
     "test_spring.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mirror.py": _HAS_JAVA and shutil.which("javac") is not None,
-    "test_moving.py": _HAS_JAVA,
+    "test_moving.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_kafka_tools.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mixed_versions.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_old_clients.py": _HAS_JAVA and shutil.which("javac") is not None and python_of("3.10") is not None,
@@ -177,8 +177,8 @@ def newest_classes() -> str:
 
 @pytest.fixture(scope="session")
 def mirror_classes() -> str:
-    """The class path of MirrorMaker."""
-    return mirror_class_path(_base())
+    """The class path of MirrorMaker, with what clients/java-mirror has for it."""
+    return compiled("java-mirror", mirror_class_path(_base()))
 
 
 @pytest.fixture(scope="session")

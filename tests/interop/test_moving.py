@@ -12,7 +12,6 @@ from kafkalite.testing.apache_kafka import (
     NEWEST_VERSION,
     KafkaCluster,
     java,
-    mirror_class_path,
     server_class_path,
 )
 from tests.documented.pages import ROOT, SHELL, fences
@@ -30,7 +29,7 @@ def _values(lines: str) -> set[str]:
     return {json.loads(line)["value"] for line in lines.splitlines()}
 
 
-def test_the_page_moves_a_topic_and_its_group(tmp_path: Path) -> None:
+def test_the_page_moves_a_topic_and_its_group(mirror_classes: str, tmp_path: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     properties = re.search(r"^```properties\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert properties is not None
@@ -52,9 +51,7 @@ def test_the_page_moves_a_topic_and_its_group(tmp_path: Path) -> None:
         session.aliases["old1:9092"] = source.bootstrap
         session.start_cluster("--nodes 3")
         session.write("mm2.properties", properties[1])
-        session.program(
-            "connect-mirror-maker.sh", f'exec {java()} -Xmx512M -cp "{mirror_class_path(_base())}" {_MAIN} "$@"'
-        )
+        session.program("connect-mirror-maker.sh", f'exec {java()} -Xmx512M -cp "{mirror_classes}" {_MAIN} "$@"')
         for fence in fences(text):
             if fence.language in SHELL:
                 session.run(fence)

@@ -220,7 +220,7 @@ _SERVICES = (
         "By hand, while nodes are killed with -9. Bytewax copies 6,000 records, killed three times and started again from its recovery store; each record arrives once and in order. rsyslog sends 8,000 lines of a file, each once and in order, and reads 8,000 lines in a group (their content was not compared).",
     ),
     (
-        "Kafka Streams 4.3.1",
+        "Kafka Streams 4.4.0",
         "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances restart without their state, from changelogs that the cleaner has compacted. Repartition topics are purged (DeleteRecords).",
     ),
     (
@@ -232,7 +232,7 @@ _SERVICES = (
         "Distributed, two workers, `exactly.once.source.support=enabled`, topics created by Connect (`topic.creation.default.*`). Two file sources and a sink (connect-file 4.3.1); a worker is killed with -9, then a broker: each line is in the topic once and in order, and the sink has all of them. Sinks are at least once, as with Kafka.",
     ),
     (
-        "MirrorMaker 2 of 4.3.1",
+        "MirrorMaker 2: its connectors of 4.3.1 in Connect 4.4.0",
         "Both ways between an Apache Kafka 4.4.0 node and kafkalite, `exactly.once.source.support=enabled`. Topics with partitions and settings, changes of settings, records with keys and headers, once through a kill -9 of MirrorMaker; a group that has read everything in one cluster continues at the same record in the other. For a group that is further behind, MirrorMaker has only an earlier position. Synchronising ACLs (`sync.topic.acls.enabled`) was not tested.",
     ),
     (
