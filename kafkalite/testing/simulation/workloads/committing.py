@@ -98,17 +98,8 @@ class OffsetProducer:
         self._mine.clear()
 
     async def _of_coordinator(self, client: SimKafkaClient, request: Any, version: int) -> Any:
-        """The answer of the transaction's coordinator, without an error. Raises Refused, Unanswered (perhaps it was done)."""
-        code = 0
-        for _ in range(_ATTEMPTS):
-            answer = await client.ask(await client.coordinator(self.name), request, version)
-            code = answer.error_code
-            if code == NONE:
-                return answer
-            if code not in RETRIABLE:
-                raise Refused(type(request).__name__, code)
-            await asyncio.sleep(_PAUSE_S)
-        raise Unanswered(f"{type(request).__name__}: {code}")
+        """Raises Refused, Unanswered."""
+        return await client.ask_transaction_coordinator(self.name, request, version, _ATTEMPTS, _PAUSE_S)
 
     def _begin(self, groups: list[str], source: random.Random) -> tuple[Commit, dict[str, dict[OffsetKey, int]]]:
         self._count += 1

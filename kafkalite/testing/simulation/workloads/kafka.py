@@ -10,7 +10,6 @@ from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.protocol.authenticate import authenticate
-from kafkalite.protocol.structs import classes
 from kafkalite.security.dialling import Dialling
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.simulation import security as sim_security
@@ -31,7 +30,9 @@ RETRIABLE = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )  # fmt: skip
-_FIND, _OFFSET_FETCH = 2, 8
+_FIND, _METADATA, _OFFSET_FETCH = 2, 8, 8
+#: Key types of FindCoordinator.
+_GROUP, _TRANSACTION = 0, 1
 
 
 class Refused(Exception):
@@ -63,17 +64,6 @@ class SimKafkaClient:
         self._open: dict[str, _Connection] = {}
         self._leaders: dict[tuple[str, int], str] = {}
         self._security = sim_security.dialling() if plan.reauth_ms is not None else None
-
-    @staticmethod
-    def message(name: str, /, **fields: Any) -> Any:
-        """A request of this kind."""
-        return classes(name)[name](**fields)
-
-    @staticmethod
-    def part(message: str, name: str, /, **fields: Any) -> Any:
-        """A struct inside a request of the kind `message`."""
-        cls: Any = classes(message)[name]
-        return cls(**fields)
 
     async def ask(self, host: str, message: Any, version: int, timeout_s: float = ANSWER_S) -> Any:
         """The answer. Raises Unanswered."""
@@ -138,12 +128,9 @@ class SimKafkaClient:
         known = self._leaders.get((topic, partition))
         if known is not None:
             return known
-        request = self.message(
-            "MetadataRequest",
-            topics=[self.part("MetadataRequest", "MetadataRequestTopic", name=topic)],
-            allow_auto_topic_creation=False,
-        )
-        answer = await self.ask(self.any_host(), request, 8)
+        request = wire.MetadataRequest
+        message = request([request.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        answer = await self.ask(self.any_host(), message, _METADATA)
         for one in answer.topics:
             for each in one.partitions:
                 if each.error_code == NONE and each.leader_id > 0:
@@ -156,21 +143,39 @@ class SimKafkaClient:
         """It was not the leader, or did not answer."""
         self._leaders.pop((topic, partition), None)
 
-    async def coordinator(self, transactional_id: str) -> str:
-        """The host of the transaction coordinator. Raises Unanswered."""
-        request = self.message("FindCoordinatorRequest", key=transactional_id, key_type=1)
-        answer = await self.ask(self.any_host(), request, 2)
+    async def ask_transaction_coordinator(
+        self, transactional_id: str, request: Any, version: int, attempts: int, pause_s: float
+    ) -> Any:
+        """The coordinator's answer without an error. Raises Refused, Unanswered (perhaps it was done)."""
+        code = 0
+        for _ in range(attempts):
+            answer = await self.ask(await self._coordinator(transactional_id, _TRANSACTION), request, version)
+            code = _error_of(answer)
+            if code == NONE:
+                return answer
+            if code not in RETRIABLE:
+                raise Refused(type(request).__name__, code)
+            await asyncio.sleep(pause_s)
+        raise Unanswered(f"{type(request).__name__}: {code}")
+
+    async def group_coordinator(self, group: str) -> str:
+        """The host of the group's coordinator. Raises Unanswered."""
+        return await self._coordinator(group, _GROUP)
+
+    async def _coordinator(self, key: str, key_type: int) -> str:
+        answer = await self.ask(self.any_host(), wire.FindCoordinatorRequest(key, key_type), _FIND)
         if answer.error_code != NONE:
             raise Unanswered(f"FindCoordinator: {answer.error_code}")
         return self.host_of(answer.node_id)
 
-    async def group_coordinator(self, group: str) -> str:
-        """The host of the group's coordinator. Raises Unanswered."""
-        request = wire.FindCoordinatorRequest(key=group, key_type=0)
-        answer = await self.ask(self.any_host(), request, _FIND)
-        if answer.error_code != NONE:
-            raise Unanswered(f"FindCoordinator: {answer.error_code}")
-        return self.host_of(answer.node_id)
+
+def _error_of(answer: Any) -> int:
+    """The error of an answer to a transaction's request; AddPartitionsToTxn has one for each partition."""
+    results = getattr(answer, "results_by_topic_v3_and_below", None)
+    if results is None:
+        return int(answer.error_code)
+    codes = [each.partition_error_code for topic in results for each in topic.results_by_partition]
+    return next((code for code in codes if code != NONE), NONE)
 
 
 async def read_offsets(
@@ -195,3 +200,12 @@ async def read_offsets(
         for each in topic.partitions
         if each.error_code == NONE
     }
+
+
+def produce_request(
+    topic: str, partition: int, records: bytes, transactional_id: str | None = None
+) -> wire.ProduceRequest:
+    """acks=all."""
+    request = wire.ProduceRequest
+    data = [request.TopicProduceData(name=topic, partition_data=[request.PartitionProduceData(partition, records)])]
+    return request(transactional_id, -1, 3_000, data)

@@ -14,12 +14,20 @@ from typing import Any
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
+from kafkalite.protocol import wire
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.testing.simulation.checkers.transactions import KnownTransaction, TransactionHistory, TransactionOutcome
 from kafkalite.testing.simulation.plan import KEYED, LEDGER, FaultKind, Plan
-from kafkalite.testing.simulation.workloads.kafka import NONE, RETRIABLE, Refused, SimKafkaClient, Unanswered
+from kafkalite.testing.simulation.workloads.kafka import (
+    NONE,
+    RETRIABLE,
+    Refused,
+    SimKafkaClient,
+    Unanswered,
+    produce_request,
+)
 
 _TRANSACTION_TIMEOUT_MS = 8_000
 _KEYS = 5
@@ -75,9 +83,7 @@ class TransactionWorkload:
     # --- steps -----------------------------------------------------------------------------------
 
     async def _init(self, client: SimKafkaClient) -> None:
-        request = client.message(
-            "InitProducerIdRequest", transactional_id=self.name, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
-        )
+        request = wire.InitProducerIdRequest(self.name, _TRANSACTION_TIMEOUT_MS)
         answer = await self._of_coordinator(client, request, _INIT)
         self._producer = (answer.producer_id, answer.producer_epoch)
         self._sequences.clear()
@@ -87,25 +93,8 @@ class TransactionWorkload:
                 each.outcome = TransactionOutcome.ABORTED
 
     async def _of_coordinator(self, client: SimKafkaClient, request: Any, version: int) -> Any:
-        """The coordinator's answer without an error. Raises Refused, Unanswered (perhaps it was done)."""
-        code = 0
-        for _ in range(_ATTEMPTS):
-            answer = await client.ask(await client.coordinator(self.name), request, version)
-            code = self._code(answer)
-            if code == NONE:
-                return answer
-            if code not in RETRIABLE:
-                raise Refused(type(request).__name__, code)
-            await asyncio.sleep(_PAUSE_S)
-        raise Unanswered(f"{type(request).__name__}: {code}")
-
-    @staticmethod
-    def _code(answer: Any) -> int:
-        results = getattr(answer, "results_by_topic_v3_and_below", None)
-        if results is not None:
-            codes = [each.partition_error_code for topic in results for each in topic.results_by_partition]
-            return next((code for code in codes if code != NONE), NONE)
-        return int(answer.error_code)
+        """Raises Refused, Unanswered."""
+        return await client.ask_transaction_coordinator(self.name, request, version, _ATTEMPTS, _PAUSE_S)
 
     async def _transaction(self, client: SimKafkaClient, env: Env, source: random.Random) -> None:
         self._count += 1
@@ -117,7 +106,7 @@ class TransactionWorkload:
         for topic, partition in where:
             for _ in range(source.choice((1, 1, 2))):
                 sequence = self._sequences.get((topic, partition), 0)
-                request = self._batch(client, env, transaction, topic, partition, source)
+                request = self._batch(env, transaction, topic, partition, source)
                 if source.random() < 0.08 and self._plan.late_batches:
                     # Still under way: the client gives up on it.
                     self._late.append((transaction, f"{topic}-{partition}", request))
@@ -145,32 +134,22 @@ class TransactionWorkload:
         return [(topic, number) for topic, count in topics.items() for number in range(count)]
 
     async def _add(self, client: SimKafkaClient, where: list[tuple[str, int]]) -> None:
-        request = client.message(
-            "AddPartitionsToTxnRequest",
+        request = wire.AddPartitionsToTxnRequest
+        topics = [
+            request.AddPartitionsToTxnTopic(topic, [number for name, number in where if name == topic])
+            for topic in sorted({name for name, _ in where})
+        ]
+        message = request(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self._producer[0],
             v3_and_below_producer_epoch=self._producer[1],
-            v3_and_below_topics=[
-                client.part(
-                    "AddPartitionsToTxnRequest",
-                    "AddPartitionsToTxnTopic",
-                    name=topic,
-                    partitions=[number for name, number in where if name == topic],
-                )
-                for topic in sorted({name for name, _ in where})
-            ],
+            v3_and_below_topics=topics,
         )
-        await self._of_coordinator(client, request, _ADD)
+        await self._of_coordinator(client, message, _ADD)
 
     def _batch(
-        self,
-        client: SimKafkaClient,
-        env: Env,
-        transaction: KnownTransaction,
-        topic: str,
-        partition: int,
-        source: random.Random,
-    ) -> Any:
+        self, env: Env, transaction: KnownTransaction, topic: str, partition: int, source: random.Random
+    ) -> wire.ProduceRequest:
         sequence = self._sequences.get((topic, partition), 0)
         builder = RecordBatchBuilder(
             producer_id=self._producer[0],
@@ -196,14 +175,7 @@ class TransactionWorkload:
             headers = (("name", record.encode()),)
             builder.append(None if key is None else key.encode(), value, headers, env.clock.wall_ms())
         self._sequences[topic, partition] = sequence + count
-        data = client.part("ProduceRequest", "PartitionProduceData", index=partition, records=builder.build())
-        return client.message(
-            "ProduceRequest",
-            transactional_id=self.name,
-            acks=-1,
-            timeout_ms=3_000,
-            topic_data=[client.part("ProduceRequest", "TopicProduceData", name=topic, partition_data=[data])],
-        )
+        return produce_request(topic, partition, builder.build(), self.name)
 
     async def _produce(self, client: SimKafkaClient, topic: str, partition: int, request: Any) -> None:
         for _ in range(_ATTEMPTS):
@@ -224,13 +196,7 @@ class TransactionWorkload:
         raise _GivenUp
 
     async def _end(self, client: SimKafkaClient, *, commit: bool) -> None:
-        request = client.message(
-            "EndTxnRequest",
-            transactional_id=self.name,
-            producer_id=self._producer[0],
-            producer_epoch=self._producer[1],
-            committed=commit,
-        )
+        request = wire.EndTxnRequest(self.name, *self._producer, commit)
         await self._of_coordinator(client, request, _END)
 
     async def _late_ones(self, client: SimKafkaClient, source: random.Random, *, at_most: int) -> None:
@@ -292,17 +258,11 @@ class CommittedReader:
 
 async def fetch_committed(client: SimKafkaClient, topic: str, partition: int, position: int) -> Any:
     """One partition's part of the answer. Raises Unanswered."""
-    one = client.part(
-        "FetchRequest", "FetchPartition", partition=partition, fetch_offset=position, partition_max_bytes=50_000
-    )
-    request = client.message(
-        "FetchRequest",
-        max_wait_ms=10,
-        min_bytes=0,
-        isolation_level=1,
-        topics=[client.part("FetchRequest", "FetchTopic", topic=topic, partitions=[one])],
-    )
-    answer = await client.ask(await client.leader(topic, partition), request, _FETCH)
+    request = wire.FetchRequest
+    one = request.FetchPartition(partition, fetch_offset=position, partition_max_bytes=50_000)
+    topics = [request.FetchTopic(topic=topic, partitions=[one])]
+    message = request(max_wait_ms=10, min_bytes=0, isolation_level=1, topics=topics)
+    answer = await client.ask(await client.leader(topic, partition), message, _FETCH)
     if answer.error_code != NONE:
         raise Unanswered(f"Fetch: {answer.error_code}")
     return answer.responses[0].partitions[0]

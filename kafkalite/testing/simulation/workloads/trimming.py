@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.env.seams import Env
+from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView, StateZnode, Violation
 from kafkalite.testing.simulation.plan import TRIMMED, Plan
-from kafkalite.testing.simulation.workloads.kafka import NONE, SimKafkaClient, Unanswered
+from kafkalite.testing.simulation.workloads.kafka import NONE, SimKafkaClient, Unanswered, produce_request
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulation.run import Simulation
@@ -54,10 +55,7 @@ class Trimming:
         """The offset of the record. Raises Unanswered."""
         builder = RecordBatchBuilder()
         builder.append(b"key", b"to be deleted" + b" " * env.random.randrange(400), (), env.clock.wall_ms())
-        data = client.part("ProduceRequest", "PartitionProduceData", index=0, records=builder.build())
-        topic = client.part("ProduceRequest", "TopicProduceData", name=TRIMMED, partition_data=[data])
-        request = client.message("ProduceRequest", acks=-1, timeout_ms=3_000, topic_data=[topic])
-        answer = await self._ask(client, request, _PRODUCE)
+        answer = await self._ask(client, produce_request(TRIMMED, 0, builder.build()), _PRODUCE)
         one = answer.responses[0].partition_responses[0]
         if one.error_code != NONE:
             raise Unanswered(f"Produce: {one.error_code}")
@@ -65,11 +63,9 @@ class Trimming:
 
     async def _delete(self, client: SimKafkaClient, before: int) -> None:
         """Raises Unanswered."""
-        partition = client.part("DeleteRecordsRequest", "DeleteRecordsPartition", partition_index=0, offset=before)
-        topic = client.part("DeleteRecordsRequest", "DeleteRecordsTopic", name=TRIMMED, partitions=[partition])
-        answer = await self._ask(
-            client, client.message("DeleteRecordsRequest", topics=[topic], timeout_ms=3_000), _DELETE
-        )
+        request = wire.DeleteRecordsRequest
+        topic = request.DeleteRecordsTopic(TRIMMED, [request.DeleteRecordsPartition(0, before)])
+        answer = await self._ask(client, request([topic], timeout_ms=3_000), _DELETE)
         one = answer.topics[0].partitions[0]
         if one.error_code != NONE:
             raise Unanswered(f"DeleteRecords: {one.error_code}")
