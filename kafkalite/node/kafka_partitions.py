@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from kafkalite.coordinators.services import ActiveProducer
-from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
@@ -16,13 +15,11 @@ from kafkalite.model import (
     ProducerId,
     TopicPartition,
 )
-from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, FetchDone, FetchEntry, FetchTerms, Pacing
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import AppendTerms
-from kafkalite.replica.purgatory import ProduceDone, ResponseLimit
+from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse
 
 #: Maximum interval at which a coordinator compares led and loaded partitions, with or without notifications.
 _LEADERSHIP_POLL_S = 5.0
@@ -34,6 +31,12 @@ class NodePartitions:
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._replicas = replicas
         self._metadata = metadata
+        consuming = replicas.consuming
+        self.fetch = consuming.fetch
+        self.read_entry = consuming.read
+        self.wait_for_entries = consuming.wait
+        self.entry_sent = consuming.sent
+        self.list_offsets = consuming.list_offsets
 
     def produce(
         self,
@@ -90,23 +93,6 @@ class NodePartitions:
             done,
             AppendTerms("coordinator", guards, transaction_version),
         )
-
-    def fetch(
-        self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit, pacing: Pacing = AT_ONCE
-    ) -> None:
-        self._replicas.consuming.fetch(fetch, terms, done, room, pacing)
-
-    def read_entry(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
-        self._replicas.consuming.read(entry, max_bytes, is_first=is_first)
-
-    def wait_for_entries(self, fetch: ClientFetch, wait_ms: int, reader: Owner, complete: Callable[[], None]) -> bool:
-        return self._replicas.consuming.wait(fetch, wait_ms, reader, complete)
-
-    def entry_sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
-        self._replicas.consuming.sent(entry, size_bytes, records)
-
-    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        return await self._replicas.consuming.list_offsets(request)
 
     def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
         return {

@@ -6,30 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.registration import forget_starts
 from kafkalite.coordination.topic_configs import FEATURES, GROUPS, TOPICS, read_entity, replace_entity, write_entity
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordinators.services import DelegationTokens, LogDirDescription, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.extension.messages.reassignment import (
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListReassignmentsRequest,
-    ListReassignmentsResponse,
-)
-from kafkalite.extension.messages.topics import (
-    AddPartitionsRequest,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    NewPartitions,
-    TopicResult,
-)
+from kafkalite.extension.messages.topics import AddPartitionsRequest, NewPartitions, TopicResult
 from kafkalite.features import Finalized, finalized
 from kafkalite.kafka.stepped import STEP
 from kafkalite.model import (
@@ -109,6 +93,16 @@ class NodeServices:
         self.rights: Rights = node.rights
         self.tokens: DelegationTokens = node.tokens
         self.partitions = NodePartitions(node.replicas, node.metadata)
+        self.known_everywhere = node.catching_up.everywhere
+        self.topic_name = node.metadata.topic_name
+        self.is_id_deleted = node.metadata.deleted.has_id
+        self.settings_of = node.settings.configs.entities
+        self.effective_topic_config = node.settings.effective_topic_config
+        self.create_topics = node.admin.topics.create_topics
+        self.delete_topics = node.admin.topics.delete_topics
+        self.elect_leaders = node.admin.partitions.elect
+        self.alter_reassignments = node.admin.reassignments.alter
+        self.list_reassignments = node.admin.reassignments.list
 
     async def serve_extension(self, message: Message) -> Message:
         serve = self._node.extension.get(type(message))
@@ -136,9 +130,6 @@ class NodeServices:
                 writer.transport.abort()
                 raise
         return reader, writer, lifetime_s
-
-    async def known_everywhere(self, what: str) -> None:
-        await self._node.catching_up.everywhere(what)
 
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
         from kafkalite.coordination.scram_users import list_users
@@ -183,14 +174,8 @@ class NodeServices:
     async def metadata_changed(self) -> None:
         await _wait(self._node.metadata.changed(), _METADATA_POLL_S)
 
-    def topic_name(self, topic_id: TopicId) -> str | None:
-        return self._node.metadata.topic_name(topic_id)
-
     def is_deleted(self, name: str, topic_id: TopicId) -> bool:
         return (name, topic_id) in self._node.metadata.deleted
-
-    def is_id_deleted(self, topic_id: TopicId) -> bool:
-        return self._node.metadata.deleted.has_id(topic_id)
 
     def features(self) -> Finalized:
         stored = self._node.settings.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
@@ -207,9 +192,6 @@ class NodeServices:
     async def forget_broker(self, broker_id: BrokerId) -> bool:
         return await forget_starts(await self._node.zookeeper.ordering(), broker_id)
 
-    def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
-        return self._node.settings.configs.entities(entity_type)
-
     def group_settings(self, group_id: str) -> Mapping[str, str]:
         return self._node.settings.configs.entity(GROUPS, group_id)
 
@@ -221,12 +203,6 @@ class NodeServices:
     ) -> bool:
         zookeeper = await self._node.zookeeper.ordering()
         return await _readable(replace_entity(zookeeper, entity_type, name, before, after))
-
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return await self._node.admin.topics.create_topics(request)
-
-    async def delete_topics(self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId]) -> DeleteTopicsResponse:
-        return await self._node.admin.topics.delete_topics(request, ids)
 
     async def create_partitions(
         self,
@@ -241,18 +217,6 @@ class NodeServices:
         request = AddPartitionsRequest((wanted,), timeout_ms, validate_only)
         answer = await self._node.admin.partitions.add(request)
         return answer.topics[0]
-
-    async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
-        """See ReassignmentAdmin.alter."""
-        return await self._node.admin.reassignments.alter(request)
-
-    async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
-        """See ReassignmentAdmin.list: the whole plan; entries with a step or dropping replicas are the current batch."""
-        return await self._node.admin.reassignments.list(request)
-
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """See PartitionAdmin.elect."""
-        return await self._node.admin.partitions.elect(request)
 
     @property
     def config(self) -> BrokerConfig:
@@ -272,9 +236,6 @@ class NodeServices:
         if current is None or self._node.zookeeper.away():
             return self._node.settings.configs.topic(topic)
         return await _readable(read_entity(current, TOPICS, topic))
-
-    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        return self._node.settings.effective_topic_config(topic, overrides)
 
     def log_dirs(self) -> Generator[None, None, list[LogDirDescription]]:
         hosted: dict[str, list[LogDirReplica]] = {}
