@@ -18,10 +18,10 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import GROUP_TOPIC, NO_OFFSET, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.purgatory import ProduceDone
-from kafkalite.testing.memory.partitions import MemoryLog, MemoryPartitions
-from kafkalite.testing.memory.services import MemoryServices
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.loop import SimLoop
+from tests.support.memory_partitions import MemoryLog, MemoryPartitions
+from tests.support.memory_services import MemoryServices
 
 #: Partitions of `__consumer_offsets`.
 PARTITIONS = 2

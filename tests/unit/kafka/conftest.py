@@ -17,7 +17,7 @@ from kafkalite.model import Buffer
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.memory.services import MemoryServices
+from tests.support.memory_services import MemoryServices
 from tests.support.security import listener_security
 
 

@@ -12,7 +12,7 @@ from kafkalite.protocol.codec import decode, encode
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
-from kafkalite.testing.memory.partitions import MemoryPartitions
+from tests.support.memory_partitions import MemoryPartitions
 
 from .conftest import Broker, batch, fetch, produce
 

@@ -16,7 +16,7 @@ from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import DEFAULT, Entity, Kind
-from kafkalite.testing.memory.services import MemoryServices
+from tests.support.memory_services import MemoryServices
 from tests.support.security import listener_security
 from tests.support.waiting import until
 

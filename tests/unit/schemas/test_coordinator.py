@@ -17,8 +17,8 @@ from kafkalite.model import Buffer, TopicPartition
 from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.rpc.messages.schemas import SchemaRegistryRequest, SchemaRegistryResponse
 from kafkalite.schemas.coordinator import SchemaRegistry
-from kafkalite.testing.memory.partitions import MemoryPartitions
-from kafkalite.testing.memory.services import MemoryServices
+from tests.support.memory_partitions import MemoryPartitions
+from tests.support.memory_services import MemoryServices
 
 
 class Slow(MemoryPartitions):

@@ -68,7 +68,7 @@ from kafkalite.security.principal import Principal
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
-from kafkalite.testing.memory.partitions import EPOCH, MemoryLog, MemoryPartitions
+from tests.support.memory_partitions import EPOCH, MemoryLog, MemoryPartitions
 
 
 async def _no_session() -> Coordinator:

@@ -1,1 +1,0 @@
-"""One broker in memory, for tests of the Kafka listener alone."""
