@@ -202,24 +202,14 @@ class FaultInjector:
         if kind is FaultKind.CRASH_ALL:
             for each in simulation.nodes:
                 world.crash(each)
-
-            def start_all() -> None:
-                for each in simulation.nodes:
-                    simulation.start_node(each)
-
-            return start_all
+            return self._start_all
         if kind is FaultKind.EMPTY_DISK:
             for each in simulation.nodes:
                 world.crash(each)
             directories = simulation.plan.log_dirs
             world.host(name).disk.remove_tree(directories[self.applied % len(directories)])
             simulation.start_node(name)
-
-            def start_others() -> None:
-                for each in simulation.nodes:
-                    simulation.start_node(each)
-
-            return start_others
+            return self._start_all
         if kind is FaultKind.ZK_DOWN:
             world.zookeeper.stop()
             return world.zookeeper.start
@@ -234,12 +224,7 @@ class FaultInjector:
             if not world.host(name).powered:
                 return None
             world.lose_power(name)
-
-            def power_on() -> None:
-                world.power_on(name)
-                simulation.start_node(name)
-
-            return power_on
+            return partial(self._power_on, name)
         if kind is FaultKind.PAUSE:
             world.pause(name)
             return partial(world.resume, name)
@@ -272,6 +257,14 @@ class FaultInjector:
         assert kind is FaultKind.ZK_LOSE_REPLY, kind
         zookeeper.lose_next(name, Fate.LOSE_REPLY)
         return _nothing
+
+    def _start_all(self) -> None:
+        for each in self._simulation.nodes:
+            self._simulation.start_node(each)
+
+    def _power_on(self, name: str) -> None:
+        self._world.power_on(name)
+        self._simulation.start_node(name)
 
     def _isolate(self, name: str, others: list[str]) -> Undo:
         heal = self._world.network.partition([name], others)
