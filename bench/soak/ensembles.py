@@ -127,18 +127,15 @@ def server_behind(stage: EnsembleStage) -> str:
 
 def server_cut_off(stage: EnsembleStage) -> str:
     """A follower does not reach the other servers; nodes reach it."""
-    server = stage.rng.choice(stage.ensemble.followers())
-    stage.cluster.network.part([server.name], stage.others(server))
-    what = stage.node_fault()
-    stage.look(lasted_s=0)
-    stage.sleep(1, 10)
-    stage.settled()
-    return f"{server.name}; {what}"
+    return _cut_off(stage, stage.rng.choice(stage.ensemble.followers()))
 
 
 def leader_cut_off(stage: EnsembleStage) -> str:
     """The leader does not reach the other servers, and is replaced; nodes reach it."""
-    server = stage.ensemble.await_leader()
+    return _cut_off(stage, stage.ensemble.await_leader())
+
+
+def _cut_off(stage: EnsembleStage, server: HostedZooKeeper) -> str:
     stage.cluster.network.part([server.name], stage.others(server))
     what = stage.node_fault()
     stage.look(lasted_s=0)

@@ -41,6 +41,15 @@ class SoakStage:
     def sleep(self, low_s: float, high_s: float) -> None:
         time.sleep(self.rng.uniform(low_s, high_s))
 
+    def restart_all(self, pause_s: float) -> None:
+        """All of them were ended: in random order, with pauses up to this long, until each is ready."""
+        for node in self.shuffled():
+            self.cluster.restart(node, wait=False)
+            self.sleep(0, pause_s)
+        for process in self.cluster.nodes.values():
+            if not process.ready:
+                process.wait_ready()
+
     def admin(self, *words: str) -> dict[str, object]:
         """One verb of `kafkalite admin`, with --json; {} if it failed, which is reported."""
         command = [sys.executable, "-m", "kafkalite_cli", "admin", *words, "--json"]
@@ -94,15 +103,9 @@ def kill_controller(stage: SoakStage) -> str:
 
 
 def kill_all(stage: SoakStage) -> str:
-    order = stage.shuffled()
-    for node in order:
-        stage.cluster.nodes[node].kill()
     for node in stage.shuffled():
-        stage.cluster.restart(node, wait=False)
-        stage.sleep(0, 4)
-    for process in stage.cluster.nodes.values():
-        if not process.ready:
-            process.wait_ready()
+        stage.cluster.nodes[node].kill()
+    stage.restart_all(4)
     return ""
 
 
@@ -203,12 +206,7 @@ def power_of_all(stage: SoakStage) -> str:
     stage.power_off(nodes)
     for node in nodes:
         stage.lose_power(node)
-    for node in stage.shuffled():
-        stage.cluster.restart(node, wait=False)
-        stage.sleep(0, 3)
-    for process in stage.cluster.nodes.values():
-        if not process.ready:
-            process.wait_ready()
+    stage.restart_all(3)
     return ""
 
 
