@@ -13,7 +13,6 @@ are librdkafka and franz-go, and raw sockets for the requests that no client sen
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import tempfile
@@ -29,6 +28,7 @@ from rich.table import Table
 
 from bench.beside_kafka_rows import ROWS, Row, median_row
 from bench.beside_kafka_system import System, versions
+from bench.figures import json_option, write_json
 from bench.peers import ROOT, KafkaSide, Side
 from kafkalite.testing.apache_kafka import NEWEST_VERSION
 
@@ -104,9 +104,7 @@ class Run:
         console.print(f"{name}: {system.name}: {cells}; {took:.0f} s, load {os.getloadavg()[0]:.1f}", highlight=False)
 
     def _save(self) -> None:
-        if self._json_file is not None:
-            whole = {"versions": self._described, "rows": self.found, "failures": self._failures}
-            self._json_file.write_text(json.dumps(whole, indent=1) + "\n")
+        write_json({"versions": self._described, "rows": self.found, "failures": self._failures}, self._json_file)
 
 
 @click.command(help=__doc__)
@@ -115,7 +113,7 @@ class Run:
 @click.option("--python", "pythons", type=click.Path(path_type=Path, exists=True), multiple=True)
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--rows", default="", help="only rows that match this regular expression")
-@click.option("--json", "json_file", type=click.Path(path_type=Path))
+@json_option
 def main(
     version: str, trees: tuple[Path, ...], pythons: tuple[Path, ...], rounds: int, rows: str, json_file: Path | None
 ) -> None:

@@ -30,6 +30,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import json_option, write_json
 from bench.peers import CACHE, PeerLoad, scratch_python, tree_bytes
 from kafkalite.testing.apache_kafka import KafkaCluster, class_path, free_ports
 from kafkalite.testing.maven import JarsMissing
@@ -200,8 +201,8 @@ PEERS: Mapping[str, Callable[..., StartOutcome]] = {
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of each; the median is shown.")
 @click.option("--rows", default=".", help="Only rows that match this regular expression.")
 @click.option("--beside", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Another checkout.")
-@click.option("--json", "target", type=click.Path(dir_okay=False), help="Write every measurement there.")
-def main(rounds: int, rows: str, beside: Path | None, target: str | None) -> None:
+@json_option
+def main(rounds: int, rows: str, beside: Path | None, json_file: Path | None) -> None:
     """See the module."""
     peers = {name: measure for name, measure in PEERS.items() if re.search(rows, name)}
     if beside is not None:
@@ -239,8 +240,7 @@ def main(rounds: int, rows: str, beside: Path | None, target: str | None) -> Non
     Console().print(table)
     for name, why in missing.items():
         click.echo(f"not here: {name}: {why}")
-    if target:
-        Path(target).write_text(json.dumps({"rows": measured, "missing": missing}, indent=1) + "\n")
+    write_json({"rows": measured, "missing": missing}, json_file)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ registration is gone (what the controller sees). Each wave with its operations o
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from kazoo.client import KazooClient
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import json_option, write_json
 from bench.waves import Counts, scrape
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination import paths
@@ -200,8 +200,8 @@ async def fail(cluster: ProcessCluster, client: AsyncClient, victim: int) -> dic
 @click.command()
 @click.option("--partitions", default=10_000, show_default=True)
 @click.option("--elections", default=3_000, show_default=True, help="Of the preferred election, at most.")
-@click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
-def main(partitions: int, elections: int, json_file: str | None) -> None:
+@json_option
+def main(partitions: int, elections: int, json_file: Path | None) -> None:
     """Creation, failovers and a preferred election with many partitions."""
     with tempfile.TemporaryDirectory(prefix="kafkalite-failover-") as directory:
         result = asyncio.run(run(Path(directory), partitions, elections))
@@ -209,8 +209,7 @@ def main(partitions: int, elections: int, json_file: str | None) -> None:
     for key, value in result.items():
         table.add_row(key, f"{value:.3f}" if isinstance(value, float) else str(value))
     console.print(table)
-    if json_file:
-        Path(json_file).write_text(json.dumps(result, indent=1))
+    write_json(result, json_file)
 
 
 if __name__ == "__main__":

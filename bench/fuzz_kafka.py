@@ -25,6 +25,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import json_option, write_json
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.protocol import wire
 from kafkalite.protocol.schema import schemas
@@ -282,8 +283,8 @@ async def fuzz(cluster: ProcessCluster, seconds: float, seed: int) -> dict[str, 
 @click.command()
 @click.option("--seconds", type=float, default=120.0, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--json", "json_path", type=click.Path(path_type=Path))
-def main(seconds: float, seed: int, json_path: Path | None) -> None:
+@json_option
+def main(seconds: float, seed: int, json_file: Path | None) -> None:
     """Run it, print what was sent and seen."""
     with (
         tempfile.TemporaryDirectory(prefix="kafkalite-fuzz-") as directory,
@@ -297,8 +298,7 @@ def main(seconds: float, seed: int, json_path: Path | None) -> None:
     console.print({key: value for key, value in result.items() if key not in ("sent", "memory MiB", "problems")})
     for problem in result["problems"][:50]:
         console.print(f"PROBLEM {problem}", markup=False)
-    if json_path is not None:
-        json_path.write_text(json.dumps(result, indent=1))
+    write_json(result, json_file)
     sys.exit(1 if result["problems"] else 0)
 
 

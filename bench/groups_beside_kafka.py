@@ -13,7 +13,6 @@ Needs Java, Maven and pip (confluent-kafka).
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import subprocess
@@ -26,6 +25,7 @@ import click
 
 from bench.beside_kafka import console, markdown, table
 from bench.beside_kafka_rows import Row
+from bench.figures import json_option, write_json
 from bench.peers import CACHE, ROOT, KafkaSide, PeerLoad, Side, scratch_python
 from kafkalite.testing.apache_kafka import (
     NEWEST_VERSION,
@@ -128,7 +128,7 @@ def share_throughput(side: Side, records: int, threads: int) -> Row:
 @click.option("--threads", default=4, show_default=True, help="of share-consumer-perf-test")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--rows", default="", help="only rows that match this regular expression")
-@click.option("--json", "json_file", type=click.Path(path_type=Path))
+@json_option
 def main(
     version: str,
     trees: tuple[Path, ...],
@@ -170,8 +170,7 @@ def main(
         names = [side.name for side in sides]
     console.print(table(found, names))
     print(markdown(found, names))
-    if json_file is not None:
-        json_file.write_text(json.dumps(found, indent=1) + "\n")
+    write_json(found, json_file)
 
 
 if __name__ == "__main__":

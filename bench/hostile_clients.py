@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import re
 import socket
 import ssl
@@ -34,6 +33,7 @@ from rich.table import Table
 
 from bench.beside import BesideClient, helper
 from bench.beside_kafka_system import System
+from bench.figures import json_option, write_json
 from bench.peers import ROOT, PeerLoad, Side, scratch_python
 from kafkalite.protocol import wire
 from kafkalite.record.builder import encode_batch, encode_record
@@ -325,8 +325,8 @@ def shown(phase: dict[str, Any]) -> str:
     default=ROOT,
     help="another checkout whose brokers are measured",
 )
-@click.option("--json", "json_path", type=click.Path(path_type=Path))
-def main(wanted: str, seconds: float, tree: Path, json_path: Path | None) -> None:
+@json_option
+def main(wanted: str, seconds: float, tree: Path, json_file: Path | None) -> None:
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="hostile-") as directory:
         authority = Authority(Path(directory) / "authority")
@@ -380,8 +380,7 @@ def main(wanted: str, seconds: float, tree: Path, json_path: Path | None) -> Non
             *(str(each[key]) for key in ("did", "cpu_s", "peak_mb", "problems")),
         )  # fmt: skip
     console.print(table)
-    if json_path is not None:
-        json_path.write_text(json.dumps(results, indent=1) + "\n")
+    write_json(results, json_file)
 
 
 def create_on(address: str, topic: str, partitions: int, broker: int, configs: dict[str, str]) -> None:

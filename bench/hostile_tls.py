@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import multiprocessing
 import resource
 import ssl
@@ -29,6 +28,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import json_option, write_json
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.connection import Connection
 from kafkalite.client.producer import Producer
@@ -279,8 +279,8 @@ async def run(directory: Path, count: int, seconds: float) -> list[dict[str, Any
 @click.command(help=__doc__)
 @click.option("--peers", "count", default=3000, show_default=True, help="Connections at once in each wave.")
 @click.option("--seconds", default=20.0, show_default=True, help="How long each wave lasts.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the rows there, too.")
-def main(count: int, seconds: float, json_path: Path | None) -> None:
+@json_option
+def main(count: int, seconds: float, json_file: Path | None) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * count + 1000
     if wanted > hard:
@@ -292,8 +292,7 @@ def main(count: int, seconds: float, json_path: Path | None) -> None:
     for row in rows:
         table.add_row(*map(str, row.values()))
     Console(width=220).print(table)
-    if json_path is not None:
-        json_path.write_text(json.dumps(rows, indent=1) + "\n")
+    write_json(rows, json_file)
 
 
 if __name__ == "__main__":

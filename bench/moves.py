@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from kazoo.exceptions import NoNodeError
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import json_option, write_json
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.coordination import paths, topic_znodes
@@ -261,8 +261,8 @@ def show(results: dict[str, dict[str, Any]], title: str) -> None:
 @click.command()
 @click.option("--megabytes", type=click.IntRange(1), default=240, show_default=True, help="Records there are before.")
 @click.option("--rate", type=click.FloatRange(1), default=500.0, show_default=True, help="Records per second.")
-@click.option("--json", "target", type=click.Path(dir_okay=False), help="Write the figures there.")
-def main(megabytes: int, rate: float, target: str | None) -> None:
+@json_option
+def main(megabytes: int, rate: float, json_file: Path | None) -> None:
     """See the module."""
     results: dict[str, dict[str, Any]] = {}
     for name, limits in WAYS.items():
@@ -271,8 +271,7 @@ def main(megabytes: int, rate: float, target: str | None) -> None:
     show(
         results, f"{PARTITIONS} partitions, {megabytes} MB, 1,2,3 -> 4,5,6 of 6 nodes, acks=all at {rate:.0f} records/s"
     )
-    if target:
-        Path(target).write_text(json.dumps({"megabytes": megabytes, "rate": rate, "ways": results}, indent=1) + "\n")
+    write_json({"megabytes": megabytes, "rate": rate, "ways": results}, json_file)
     sys.exit(0 if all(map(is_clean, results.values())) else 1)
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import click
 
+from bench.figures import json_option, write_json
 from bench.peers import scratch_python
 from bench.rolling import PARTITIONS, SETTINGS, TOPIC, is_clean, rolling_load
 from kafkalite.testing.chaos import wait_in_sync
@@ -108,8 +109,8 @@ def first_words(directory: Path) -> dict[str, Any]:
 
 @click.command()
 @click.option("--rate", type=click.FloatRange(1), default=300.0, show_default=True, help="Records per second.")
-@click.option("--json", "target", type=click.Path(dir_okay=False), help="Write the result there too.")
-def main(rate: float, target: str | None) -> None:
+@json_option
+def main(rate: float, json_file: Path | None) -> None:
     """See the module."""
     with tempfile.TemporaryDirectory(prefix="kafkalite-replace-") as name:
         directory = Path(name)
@@ -121,10 +122,9 @@ def main(rate: float, target: str | None) -> None:
             cluster.terminate()
         times |= first_words(directory)
     rounded = {key: round(value, 2) if isinstance(value, float) else value for key, value in times.items()}
-    text = json.dumps({**found, "partitions": PARTITIONS, **rounded})
-    click.echo(text)
-    if target:
-        Path(target).write_text(text + "\n")
+    figures = {**found, "partitions": PARTITIONS, **rounded}
+    click.echo(json.dumps(figures))
+    write_json(figures, json_file)
     sys.exit(0 if is_clean(found) else 1)
 
 

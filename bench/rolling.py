@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 
+from bench.figures import json_option, write_json
 from bench.peers import ROOT, PeerLoad, scratch_python
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
@@ -100,17 +101,16 @@ def is_clean(found: dict[str, Any]) -> bool:
 @click.option("--rounds", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--old", metavar="COMMIT", help="Begin with the code of this commit; every restart changes the version.")
 @click.option("--rate", type=click.FloatRange(1), default=300.0, show_default=True, help="Records per second.")
-@click.option("--json", "target", type=click.Path(dir_okay=False), help="Write the result there too.")
-def main(rounds: int, old: str | None, rate: float, target: str | None) -> None:
+@json_option
+def main(rounds: int, old: str | None, rate: float, json_file: Path | None) -> None:
     """See the module."""
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalite-rolling-")))
         tree = stack.enter_context(checkout(old)) if old else None
         found = run(directory, scratch_python(), rounds=rounds, old=tree, rate=rate)
-    text = json.dumps({**found, "old": old})
-    click.echo(text)
-    if target:
-        Path(target).write_text(text + "\n")
+    found["old"] = old
+    click.echo(json.dumps(found))
+    write_json(found, json_file)
     sys.exit(0 if is_clean(found) else 1)
 
 

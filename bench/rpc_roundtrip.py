@@ -9,7 +9,6 @@ dispatch and sockets of both sides together.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import json_option, write_json
 from kafkalite.config import BrokerConfig
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
@@ -95,8 +95,8 @@ async def run(seconds: float) -> list[dict[str, Any]]:
 
 @click.command()
 @click.option("--seconds", type=float, default=1.0, show_default=True, help="Per case.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False), help="Write the figures here.")
-def main(seconds: float, json_file: str | None) -> None:
+@json_option
+def main(seconds: float, json_file: Path | None) -> None:
     """Measure RPC round trips."""
     logs.configure(level="error")
     rows = uvloop.run(run(seconds))
@@ -106,8 +106,7 @@ def main(seconds: float, json_file: str | None) -> None:
     for row in rows:
         table.add_row(*(f"{value:,}" for value in row.values()))
     Console().print(table)
-    if json_file is not None:
-        Path(json_file).write_text(json.dumps(rows, indent=1) + "\n")
+    write_json(rows, json_file)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import signal
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from rich.table import Table
 
 from bench.beside import helper
 from bench.failover import phases
+from bench.figures import json_option, write_json
 from bench.peers import scratch_python
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
@@ -185,7 +185,7 @@ def run_librdkafka(directory: Path, kind: str, python: Path, socket_timeout_ms: 
 @click.option(
     "--busy", type=click.IntRange(0, 100), default=0, show_default=True, help="Processes that compute meanwhile."
 )
-@click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
+@json_option
 def main(
     *,
     librdkafka: bool,
@@ -194,7 +194,7 @@ def main(
     python: Path | None,
     partitions: tuple[int, ...],
     busy: int,
-    json_file: str | None,
+    json_file: Path | None,
 ) -> None:
     """Silence of producers when a leader is killed or stopped."""
     rows: list[dict[str, Any]] = []
@@ -205,8 +205,7 @@ def main(
                     interpreter = python or scratch_python()
                     rows.append(run_librdkafka(Path(directory), kind, interpreter, timeout_ms, stop_for))
                     console.print(rows[-1])
-        if json_file:
-            Path(json_file).write_text(json.dumps(rows, indent=1))
+        write_json(rows, json_file)
         return
     for count in partitions:
         for kind in ("kill -9", "SIGSTOP"):
@@ -230,8 +229,7 @@ def main(
             f"{row['controller_ms'] / 1000:.2f}",
         )
     console.print(table)
-    if json_file:
-        Path(json_file).write_text(json.dumps(rows, indent=1))
+    write_json(rows, json_file)
 
 
 if __name__ == "__main__":

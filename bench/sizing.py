@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import platform
 import socket
@@ -25,6 +24,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import json_option, write_json
 from bench.throughput import batch_of, fetch, produce
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.topics import NewTopic
@@ -118,8 +118,8 @@ async def run(directory: Path, partitions: int, count: int, seconds: float) -> l
 @click.option("--partitions", type=int, default=3000)
 @click.option("--connections", "count", type=int, default=1000)
 @click.option("--seconds", type=float, default=4.0)
-@click.option("--json", "json_file", type=click.Path(dir_okay=False))
-def main(partitions: int, count: int, seconds: float, json_file: str | None) -> None:
+@json_option
+def main(partitions: int, count: int, seconds: float, json_file: Path | None) -> None:
     """Memory and CPU of three nodes."""
     with tempfile.TemporaryDirectory(prefix="kafkalite-sizing-") as directory:
         rows = uvloop.run(run(Path(directory), partitions, count, seconds))
@@ -129,8 +129,7 @@ def main(partitions: int, count: int, seconds: float, json_file: str | None) -> 
     for what, value, unit in rows:
         table.add_row(what, f"{value:.3g} {unit}")
     Console(width=110).print(table)
-    if json_file:
-        Path(json_file).write_text(json.dumps(rows, indent=1))
+    write_json(rows, json_file)
 
 
 if __name__ == "__main__":

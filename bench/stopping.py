@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 
+from bench.figures import json_option, write_json
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
@@ -84,8 +85,8 @@ def parts(log: Path, wall: float) -> dict[str, Any]:
 @click.command()
 @click.option("--partitions", default=1000, show_default=True)
 @click.option("--nodes", default=3, show_default=True)
-@click.option("--json", "target", type=click.Path(dir_okay=False), help="Write the result there too.")
-def main(partitions: int, nodes: int, target: str | None) -> None:
+@json_option
+def main(partitions: int, nodes: int, json_file: Path | None) -> None:
     """See the module."""
     with (
         tempfile.TemporaryDirectory(prefix="kafkalite-stopping-") as name,
@@ -93,13 +94,9 @@ def main(partitions: int, nodes: int, target: str | None) -> None:
     ):
         asyncio.run(fill(cluster, partitions))
         found = stop(cluster)
-    text = json.dumps(
-        {"partitions": partitions, "load": os.getloadavg()[0], "nodes": found},
-        default=str,
-    )
-    click.echo(text)
-    if target:
-        Path(target).write_text(text + "\n")
+    figures = {"partitions": partitions, "load": os.getloadavg()[0], "nodes": found}
+    click.echo(json.dumps(figures))
+    write_json(figures, json_file)
 
 
 if __name__ == "__main__":

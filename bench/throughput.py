@@ -11,7 +11,6 @@ request and for the latency.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import tempfile
 import time
@@ -25,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import floors
+from bench.figures import json_option, write_json
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.messages import fetch_request, fetched, produce_request, produced
 from kafkalite.client.producer import Producer
@@ -228,8 +228,8 @@ async def run(directory: Path, seconds: float) -> dict[str, Any]:
 
 @click.command()
 @click.option("--seconds", default=5.0, show_default=True, help="Per row.")
-@click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
-def main(seconds: float, json_file: str | None) -> None:
+@json_option
+def main(seconds: float, json_file: Path | None) -> None:
     """Throughput, latency, memory, start-up of three nodes."""
     with tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as directory:
         result = uvloop.run(run(Path(directory), seconds))
@@ -253,8 +253,7 @@ def main(seconds: float, json_file: str | None) -> None:
     console.print("floors: " + ", ".join(f"{key} {value:,.2f}" for key, value in result["floors"].items()))
     for key in ("start_up_s", "idle_memory_mb", "peak_memory_mb"):
         console.print(f"{key}: {result[key]}")
-    if json_file:
-        Path(json_file).write_text(json.dumps(result, indent=1))
+    write_json(result, json_file)
 
 
 if __name__ == "__main__":

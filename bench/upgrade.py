@@ -26,6 +26,7 @@ from typing import Any
 
 import click
 
+from bench.figures import json_option, write_json
 from bench.peers import ROOT, PeerLoad, scratch_python
 from bench.rolling import PARTITIONS, SETTINGS, TOPIC, checkout, is_clean, rolling_load
 from kafkalite.client.async_client import AsyncClient
@@ -148,9 +149,9 @@ def is_whole(found: dict[str, Any]) -> bool:
 @click.option("--old", metavar="COMMIT", required=True, help="The version to begin with.")
 @click.option("--rate", type=click.FloatRange(1), default=300.0, show_default=True, help="Records per second.")
 @click.option("--seconds", type=click.FloatRange(0), default=10.0, show_default=True, help="Load after each stage.")
-@click.option("--json", "target", type=click.Path(dir_okay=False), help="Write the result there too.")
+@json_option
 @click.option("--keep", type=click.Path(file_okay=False), help="Leave data and logs in this directory.")
-def main(old: str, rate: float, seconds: float, target: str | None, keep: str | None) -> None:
+def main(old: str, rate: float, seconds: float, json_file: Path | None, keep: str | None) -> None:
     """See the module."""
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalite-upgrade-")))
@@ -158,10 +159,9 @@ def main(old: str, rate: float, seconds: float, target: str | None, keep: str | 
         after = installed(ROOT, scratch / "new")
         directory = Path(keep) if keep else scratch / "cluster"
         found = run(directory, scratch_python(), old=before, new=after, rate=rate, seconds=seconds)
-    text = json.dumps({**found, "old": old})
-    click.echo(text)
-    if target:
-        Path(target).write_text(text + "\n")
+    found["old"] = old
+    click.echo(json.dumps(found))
+    write_json(found, json_file)
     sys.exit(0 if is_whole(found) else 1)
 
 
