@@ -116,10 +116,6 @@ class Controller:
         """The elected epoch of this controller, -1 while dormant."""
         return ControllerEpoch(-1) if self._event_loop is None else self._event_loop.state.epoch
 
-    def seen_id(self) -> BrokerId:
-        """See `controller_id`."""
-        return self.controller_id
-
     @property
     def controller_id(self) -> BrokerId:
         """The controller as last seen in ZooKeeper, -1 if unknown."""

@@ -63,7 +63,7 @@ class ControllerFailureDetector:
         metadata: MetadataCache,
         seen: Callable[[], BrokerId],
         broker_id: BrokerId,
-        hello: HelloRequest,
+        hello: Callable[[], HelloRequest],
     ) -> None:
         self._interval_s = config.broker_heartbeat_interval_ms / 1000
         self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
@@ -73,7 +73,7 @@ class ControllerFailureDetector:
         self._metadata = metadata
         self._seen = seen
         self._broker_id = broker_id
-        self._dialler = Dialler(env.network, supervisor, lambda: hello)
+        self._dialler = Dialler(env.network, supervisor, hello)
         self._heartbeat: PeerHeartbeat | None = None
         self._factor = 1
         self._removed_at = float("-inf")

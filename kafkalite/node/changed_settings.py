@@ -29,22 +29,11 @@ class ChangedSettings:
         self._settings = settings
         self._replicas = replicas
         self._logs = logs
-        self._controller = controller
         self._membership = membership
-        self._listener = listener
         self._rights = rights
-
-    def topic_changed(self, topic: str) -> None:
-        """See SettingsEvents."""
-        self._replicas.topic_config_changed(topic)
-
-    def user_changed(self, user: str) -> None:
-        """Connections that logged in with a credential that is not valid any more are closed."""
-        self._listener.credentials_changed(user)
-
-    def cluster_changed(self) -> None:
-        """See SettingsEvents."""
-        self._controller.settings_changed()
+        self.topic_changed = replicas.topic_config_changed
+        self.user_changed = listener.credentials_changed
+        self.cluster_changed = controller.settings_changed
 
     def reconfigured(self, before: BrokerConfig) -> None:
         """See SettingsEvents."""

@@ -208,7 +208,6 @@ class Node:
         )
         sessions = EarlierSessions(env.disk, self.logs.pool)
         self._seen = SeenBrokers(env.disk, self.logs.pool)
-        self._controller_watch: ControllerFailureDetector | None = None
         self.controller = Controller(
             config=config,
             env=peer_env,
@@ -221,7 +220,18 @@ class Node:
             live_config=self.settings.current,
             dead_sessions=sessions.ids,
             followed_epoch=lambda: self.replicas.commands.controller_epoch,
-            last_heard=lambda: None if self._controller_watch is None else self._controller_watch.last_heard(),
+            last_heard=lambda: self._controller_watch.last_heard(),
+        )
+        self._controller_watch = ControllerFailureDetector(
+            config=config,
+            env=peer_env,
+            own_time=self._own_time,
+            supervisor=self.supervisor,
+            session=self.session,
+            metadata=self.metadata,
+            seen=lambda: self.controller.controller_id,
+            broker_id=self.local.broker_id,
+            hello=partial(self.local.hello, "controller-watch"),
         )
         self._controller_rpc = ControllerRpc(
             peer_env.network,
@@ -425,7 +435,6 @@ class Node:
         self.admin.start(self.supervisor)
         self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self._controller_rpc.client.run())
-        self._controller_watch = self._controller_detector()
         self.supervisor.spawn("controller.watch", self._controller_watch.run())
         self.session.on_lost(self.replicas.session_roles.on_session_lost)
         self.session.on_session(self._membership.introduce)
@@ -438,25 +447,11 @@ class Node:
         if self._znode_acls is not None:
             self.supervisor.spawn("zookeeper.acls", self._znode_acls.run())
 
-    def _controller_detector(self) -> ControllerFailureDetector:
-        return ControllerFailureDetector(
-            config=self.config,
-            env=self.peer_env,
-            own_time=self._own_time,
-            supervisor=self.supervisor,
-            session=self.session,
-            metadata=self.metadata,
-            seen=self.controller.seen_id,
-            broker_id=self.local.broker_id,
-            hello=self.local.hello("controller-watch"),
-        )
-
     async def _shut_down(self, *, controlled: bool) -> None:
         """Each step has a deadline and is logged; a step that fails does not keep the next from being done."""
         steps = StopSteps(self.env.clock)
         has_others = any(broker.broker_id != self.local.broker_id for broker in self.metadata.brokers())
         if controlled and has_others and self.config.controlled_shutdown_enable and self.session.usable():
-            assert self._controller_watch is not None
             patience_s = self.config.controlled_shutdown_max_wait_ms / 1000
             somebody_answers = self._controller_watch.somebody_answers
             moved = await self._controller_rpc.client.controlled_shutdown(patience_s, somebody_answers)
