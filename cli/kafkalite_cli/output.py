@@ -323,24 +323,24 @@ class Output:
 
     as_json: bool
 
-    def value(self, value: Any, text: str) -> None:
-        """One result: `value` for programs, `text` for people."""
+    def value(self, value: Any, text: str = "") -> None:
+        """One result: `value` for programs, `text` for people (none where they get a table)."""
         click.echo(json.dumps(value) if self.as_json else visible(text, keeps_lines=True))
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
         """A table for people; nothing with --json (see `value`)."""
         if self.as_json:
             return
         cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
         if sys.stdout.isatty() and _has_room(columns):
-            self._rich_table(title, columns, cells)
+            self._rich_table(columns, cells, title)
             return
         header = [column.upper() for column in columns]
         widths = [max(len(row[i]) for row in [header, *cells]) for i in range(len(columns))]
         for row in [header, *cells]:
             click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
-    def _rich_table(self, title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    def _rich_table(self, columns: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> None:
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text

@@ -94,7 +94,7 @@ def list_(*, as_json: bool) -> None:
             {"profile": each.name, "bootstrap": each.bootstrap, "is_current": each.name == known.current}
             for _, each in sorted(known.by_name.items())
         ]
-        out.value({"profiles": names}, "")
+        out.value({"profiles": names})
         return
     if not known.by_name:
         click.echo("there are no profiles: 'kafkalite profile create' makes one")
@@ -108,7 +108,7 @@ def list_(*, as_json: bool) -> None:
         )
         for name, each in sorted(known.by_name.items())
     ]
-    out.table("", ("used", "profile", "bootstrap", "protocol"), rows)
+    out.table(("used", "profile", "bootstrap", "protocol"), rows)
 
 
 @profile.command("use")

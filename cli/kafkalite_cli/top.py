@@ -111,12 +111,12 @@ async def _once(cli: Invocation, request: StatusRequest) -> None:
     async with cli.connect() as client:
         answer = await read_status(client, request)
     if cli.out.as_json:
-        cli.out.value(status_value(answer), "")
+        cli.out.value(status_value(answer))
         return
     click.echo(_headline(answer))
     for problem in _problem_lines(answer):
         click.echo(problem)
-    for title, columns, rows in _tables(answer):
+    for columns, rows in _tables(answer):
         if rows and sys.stdout.isatty():
             from rich.console import Console
 
@@ -124,7 +124,7 @@ async def _once(cli: Invocation, request: StatusRequest) -> None:
             console.print("", _grid(columns, rows, console.width))
         elif rows:
             click.echo("")
-            cli.out.table(title, columns, rows)
+            cli.out.table(columns, rows)
     if len(answer.partitions) < answer.partitions_matched:
         click.echo(
             f"{len(answer.partitions)} of {number_of(answer.partitions_matched, 'partition')}; see --filter, --limit"
@@ -152,9 +152,8 @@ def _problem_lines(answer: StatusResponse) -> list[str]:
     return lines
 
 
-def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list[tuple[object, ...]]]]:
+def _tables(answer: StatusResponse) -> Iterator[tuple[tuple[str, ...], list[tuple[object, ...]]]]:
     yield (
-        "",
         ("broker", "state", "kafka", "rack", "leads", "replicas", "not in sync", "disks"),
         [
             (
@@ -174,7 +173,6 @@ def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list
         ],
     )
     yield (
-        "",
         ("moving", "now", "in the end", "state", "copied", "rate", "left"),
         [
             (
@@ -190,7 +188,6 @@ def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list
         ],
     )
     yield (
-        "",
         ("partition", "leader", "epoch", "isr", "replicas", "hw", "leo", "lag", "size"),
         [
             (
@@ -368,7 +365,7 @@ def _screen(answer: StatusResponse, request: StatusRequest, error: str, width: i
         Text(line, style="red" if line.startswith("!") else "yellow", no_wrap=True, overflow="ellipsis")
         for line in _problem_lines(answer)
     ]
-    for _, columns, rows in _tables(answer):
+    for columns, rows in _tables(answer):
         if not rows:
             continue
         parts += [Text(""), _grid(columns, rows, width)]

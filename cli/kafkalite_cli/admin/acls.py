@@ -91,8 +91,8 @@ def _row(acl: Binding) -> tuple[str, ...]:
 def _print(found: Sequence[Binding], out: Output, key: str) -> None:
     names = ("resource", "name", "pattern", "principal", "permission", "operation", "host")
     if out.as_json:
-        out.value({key: [dict(zip(names, _row(acl), strict=True)) for acl in found]}, "")
-    out.table("", names, [_row(acl) for acl in found])
+        out.value({key: [dict(zip(names, _row(acl), strict=True)) for acl in found]})
+    out.table(names, [_row(acl) for acl in found])
 
 
 @acls.command("list")

@@ -59,9 +59,9 @@ async def status(cli: Invocation) -> None:
     if out.as_json:
         value = dataclasses.asdict(answer)
         del value["moves"], value["has_more"]
-        out.value(value, "")
+        out.value(value)
         return
-    out.table("", COLUMNS, broker_rows(answer.brokers))
+    out.table(COLUMNS, broker_rows(answer.brokers))
     click.echo(f"\n{_headline(answer)}")
     for each in answer.stuck:
         click.echo(f"waits: {each.topic}-{each.partition}: {each.reason}")
@@ -94,7 +94,7 @@ async def plan(cli: Invocation, moves: int) -> None:
 def _show_plan(answer: DescribeBalanceResponse, out: Output) -> None:
     if out.as_json:
         value = dataclasses.asdict(answer)
-        out.value({"moves": value["moves"], "has_more": value["has_more"], "stuck": value["stuck"]}, "")
+        out.value({"moves": value["moves"], "has_more": value["has_more"], "stuck": value["stuck"]})
         return
     if not answer.moves:
         click.echo("nothing has to move")
@@ -110,7 +110,7 @@ def _show_plan(answer: DescribeBalanceResponse, out: Output) -> None:
             )
             for m in answer.moves
         ]
-        out.table("", ("partition", "now", "then", "to copy", "goal", "why"), rows)
+        out.table(("partition", "now", "then", "to copy", "goal", "why"), rows)
         total = size_text(sum(each.copied_bytes for each in answer.moves))
         count = len(answer.moves)
         more = "; there is more to move after these (--moves)" if answer.has_more else ""
@@ -207,7 +207,7 @@ async def why(cli: Invocation, partition: str | None) -> None:
     out = cli.out
     if out.as_json:
         names = ("at_ms", "broker_id", "goal", "detail")
-        out.value({"events": [dict(zip(names, each, strict=True)) for each in found]}, "")
+        out.value({"events": [dict(zip(names, each, strict=True)) for each in found]})
         return
     if not found:
         click.echo("no broker remembers a move of the balancer")

@@ -102,8 +102,8 @@ async def list_(cli: Invocation) -> None:
         answer = await balance_of(client, refresh=True)
     out = cli.out
     if out.as_json:
-        out.value({"brokers": [dataclasses.asdict(each) for each in answer.brokers]}, "")
-    out.table("", COLUMNS, broker_rows(answer.brokers))
+        out.value({"brokers": [dataclasses.asdict(each) for each in answer.brokers]})
+    out.table(COLUMNS, broker_rows(answer.brokers))
 
 
 # --- cordon --------------------------------------------------------------------------------------

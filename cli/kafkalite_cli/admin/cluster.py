@@ -39,7 +39,7 @@ async def describe_cluster(cli: Invocation) -> None:
             await note_zookeeper(client)
     out = cli.out
     if out.as_json:
-        out.value(dataclasses.asdict(answer), "")
+        out.value(dataclasses.asdict(answer))
         return
     controller = "none" if answer.controller_id < 0 else f"broker {answer.controller_id}"
     click.echo(f"cluster {answer.cluster_id}, controller {controller}, controller epoch {answer.controller_epoch}")
@@ -56,7 +56,7 @@ async def describe_cluster(cli: Invocation) -> None:
         )
         for b in sorted(answer.brokers, key=lambda broker: broker.broker_id)
     ]
-    out.table("", ("broker", "rpc", "kafka", "console", "rack", "version", "broker epoch", "role"), rows)
+    out.table(("broker", "rpc", "kafka", "console", "rack", "version", "broker epoch", "role"), rows)
 
 
 @click.command("health")
@@ -87,7 +87,7 @@ async def health(cli: Invocation) -> int:
     if out.as_json:
         states = {str(node): state for node, state in closed.items()}
         value = {"healthy": not problems, "brokers": sorted(answers), "problems": problems, "broker_states": states}
-        out.value(value, "")
+        out.value(value)
     elif not problems:
         click.echo(f"healthy: {number_of(len(answers), 'broker')}, no problems")
     else:
@@ -133,7 +133,7 @@ def _print_problems(problems: Sequence[dict[str, object]], out: Output, now_ms: 
         if count > _MOST_ROWS
     ]
     rows.sort(key=lambda row: severity(str(row[0])))
-    out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
+    out.table(("problem", "subject", "seen by", "for", "detail"), rows)
     for kind in sorted({str(p["what"]) for p in problems}, key=severity):
         said = advice(kind)
         click.echo(f"\n{kind}: {said.doing}".rstrip(": "))

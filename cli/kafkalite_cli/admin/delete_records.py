@@ -91,14 +91,14 @@ def _report(
             }
             for k, (b, t, n) in rows.items()
         ]
-        out.value({"deleted": is_done, "partitions": value}, "")
+        out.value({"deleted": is_done, "partitions": value})
         return
     columns = (
         ("partition", "begins at", "before", "records", "error")
         if errors
         else ("partition", "begins at", "before", "records")
     )
-    out.table("", columns, [(str(k), *each, *([errors.get(k, "")] if errors else [])) for k, each in rows.items()])
+    out.table(columns, [(str(k), *each, *([errors.get(k, "")] if errors else [])) for k, each in rows.items()])
     total = sum(count for key, (_, _, count) in rows.items() if key not in errors)
     if is_done:
         click.echo(f"\ndeleted {number_of(total, 'record')}")

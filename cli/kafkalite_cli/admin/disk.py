@@ -59,11 +59,11 @@ async def list_disks(cli: Invocation, broker: int | None) -> int:
         now_ms = client.clock.wall_ms()
     disks = entries_of(answers, lambda answer: answer.disks)
     columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
-    out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
+    out.table(columns, [_row(node, each, now_ms) for node, each in disks])
     unreachable = report_unreachable(answers)
     if out.as_json:
         reported = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
-        out.value({"disks": reported, "unreachable": unreachable}, "")
+        out.value({"disks": reported, "unreachable": unreachable})
     return 1 if unreachable or any(each.state != "online" for _, each in disks) else 0
 
 
@@ -160,7 +160,7 @@ async def list_moves(cli: Invocation, broker: int | None) -> int:
     unreachable = report_unreachable(answers)
     if out.as_json:
         listed = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in moves]
-        out.value({"moves": listed, "unreachable": unreachable}, "")
+        out.value({"moves": listed, "unreachable": unreachable})
     elif not moves and not unreachable:
         click.echo("no replica moves between disks")
     else:
@@ -169,7 +169,7 @@ async def list_moves(cli: Invocation, broker: int | None) -> int:
              f"{size_text(each.copied_bytes)} of {size_text(each.size_bytes)}", each.lag, each.reason)
             for node, each in moves
         ]  # fmt: skip
-        out.table("", ("broker", "partition", "from", "to", "state", "copied", "lag", "why"), rows)
+        out.table(("broker", "partition", "from", "to", "state", "copied", "lag", "why"), rows)
     return 1 if unreachable else 0
 
 

@@ -47,11 +47,11 @@ async def list_groups(cli: Invocation) -> None:
         found = await Groups(client).list()
     out = cli.out
     if out.as_json:
-        out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]}, "")
+        out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]})
     rows = [
         (group.group, group.state, group.members, group.group_type, group.protocol_type, node) for node, group in found
     ]
-    out.table("", ("group", "state", "members", "type", "protocol type", "coordinator"), rows)
+    out.table(("group", "state", "members", "type", "protocol type", "coordinator"), rows)
 
 
 @groups.command("describe")
@@ -88,7 +88,7 @@ async def describe(cli: Invocation, group: str) -> None:
         value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}
         value["type"] = reported.group_type
         members = [_as_json(member) for member in reported.members]
-        out.value({**value, "members": members, "offsets": rows}, "")
+        out.value({**value, "members": members, "offsets": rows})
         return
     kind = f"{reported.group_type} group"
     click.echo(
@@ -96,7 +96,6 @@ async def describe(cli: Invocation, group: str) -> None:
     )
     if reported.members:
         out.table(
-            "",
             ("member", "client", "host", "partitions"),
             [
                 (m.member_id, m.client_id, m.client_host, ", ".join(f"{t}-{p}" for t, p in m.partitions))
@@ -104,7 +103,7 @@ async def describe(cli: Invocation, group: str) -> None:
             ],
         )
     columns = ("topic", "partition", "offset", "end", "lag", "member_id")
-    out.table("", columns, [[row[column] for column in columns] for row in rows])
+    out.table(columns, [[row[column] for column in columns] for row in rows])
 
 
 async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
@@ -205,9 +204,9 @@ async def reset_offsets(
     if out.as_json:
         names = ("topic", "partition", "before", "after")
         changed = [dict(zip(names, row, strict=True)) for row in rows]
-        out.value({"group": group, "executed": execute, "offsets": changed}, "")
+        out.value({"group": group, "executed": execute, "offsets": changed})
         return
-    out.table("", ("topic", "partition", "before", "after"), rows)
+    out.table(("topic", "partition", "before", "after"), rows)
     click.echo("done" if execute else "nothing was changed: add --execute")
 
 
@@ -280,9 +279,9 @@ async def get(cli: Invocation, group: str, partitions: tuple[str, ...]) -> None:
     rows = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
     out = cli.out
     if out.as_json:
-        out.value({"group": group, "offsets": [dataclasses.asdict(each) for each in rows]}, "")
+        out.value({"group": group, "offsets": [dataclasses.asdict(each) for each in rows]})
     columns = ("topic", "partition", "offset", "metadata")
-    out.table("", columns, [(e.topic, e.partition, e.offset, e.metadata) for e in rows])
+    out.table(columns, [(e.topic, e.partition, e.offset, e.metadata) for e in rows])
 
 
 @offsets.command("set")

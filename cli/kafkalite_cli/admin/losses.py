@@ -42,9 +42,7 @@ def report_counts(found: Counts, out: Output) -> None:
     """For --dry-run."""
     if out.as_json:
         rows = [{"topic": key.topic, "partition": key.partition, "records": count} for key, count in found.items()]
-        out.value({"deleted": False, "partitions": rows}, "")
+        out.value({"deleted": False, "partitions": rows})
         return
-    out.table(
-        "", ("partition", "records"), [(str(key), "unknown" if count < 0 else count) for key, count in found.items()]
-    )
+    out.table(("partition", "records"), [(str(key), "unknown" if count < 0 else count) for key, count in found.items()])
     out.value(None, f"\n{counted(found)} would be deleted")

@@ -101,7 +101,7 @@ async def show(client: AsyncClient, out: Output) -> None:
             for part in tracker.parts
         ]
         absent = absent_of(client, tracker.parts)
-        out.value({**tracker.value(), "waits_for": absent, "reassignments": parts}, "")
+        out.value({**tracker.value(), "waits_for": absent, "reassignments": parts})
         return
     if not tracker.totals:
         click.echo("no reassignment is in progress")
@@ -117,7 +117,7 @@ async def show(client: AsyncClient, out: Output) -> None:
         )
         for part in tracker.parts
     ]
-    out.table("", ("partition", "before", "now", "in the end", "state", "copied"), rows)
+    out.table(("partition", "before", "now", "in the end", "state", "copied"), rows)
     click.echo(line(tracker, absent_of(client, tracker.parts)))
 
 

@@ -169,12 +169,12 @@ async def elect(cli: Invocation, *, preferred: bool, unclean: bool, everything: 
     ]
     failed = [each for each in found if each.error not in (0, ErrorCode.ELECTION_NOT_NEEDED)]
     if out.as_json:
-        out.value({"elections": results, "failed": len(failed)}, "")
+        out.value({"elections": results, "failed": len(failed)})
     elif not results:
         click.echo("every partition is led by its preferred leader" if preferred else "no partition needs an election")
     rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
     if rows:
-        out.table("", ("partition", "result", "detail"), rows)
+        out.table(("partition", "result", "detail"), rows)
     if failed:
         click.echo(f"kafkalite: {len(failed)} of {number_of(len(results), 'election')} could not be held", err=True)
     if any(each.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in failed):

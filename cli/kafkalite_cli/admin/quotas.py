@@ -90,8 +90,8 @@ async def list_quotas(cli: Invocation) -> None:
     ]
     if out.as_json:
         names = ("user", "client_id", "ip", "quota", "limit")
-        out.value({"quotas": [dict(zip(names, row, strict=True)) for row in rows]}, "")
-    out.table("", ("user", "client id", "address", "quota", "limit"), rows)
+        out.value({"quotas": [dict(zip(names, row, strict=True)) for row in rows]})
+    out.table(("user", "client id", "address", "quota", "limit"), rows)
 
 
 @quotas.command("set")

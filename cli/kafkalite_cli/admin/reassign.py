@@ -141,7 +141,7 @@ def _show_plan(
     moved = sum(sum(b not in assignment[p] for b in target) for p, target in made.targets.items())
     if out.as_json:
         reported = {"plan": document, "replicas_to_copy": moved, "bytes_to_copy": sum(copied.values()), "file": path}
-        out.value(reported, "")
+        out.value(reported)
         return
     if not made.targets:
         click.echo("nothing has to move")
@@ -149,7 +149,7 @@ def _show_plan(
     rows = [
         (str(p), ids_text(assignment[p]), ids_text(target), size_text(copied[p])) for p, target in made.targets.items()
     ]
-    out.table("", ("partition", "now", "then", "to copy"), rows)
+    out.table(("partition", "now", "then", "to copy"), rows)
     after = {**assignment, **made.targets}
     brokers = sorted({broker for replicas in [*assignment.values(), *after.values()] for broker in replicas})
     loads = [
@@ -163,7 +163,7 @@ def _show_plan(
         for broker in brokers
     ]
     click.echo("")
-    out.table("", ("broker", "replicas now", "then", "preferred leader now", "then "), loads)
+    out.table(("broker", "replicas now", "then", "preferred leader now", "then "), loads)
     total = size_text(sum(copied.values()))
     where = f"; written to {path}" if path is not None else "; give -o FILE to keep the plan"
     changes = "1 partition changes" if len(made.targets) == 1 else f"{len(made.targets)} partitions change"
@@ -269,7 +269,7 @@ async def list_(cli: Invocation) -> None:
     if out.as_json:
         plan_ = [_as_dict(each) for each in found]
         batch = [entry for entry in plan_ if entry["step"] or entry["dropping"]]
-        out.value({"reassignments": plan_, "current_batch": batch}, "")
+        out.value({"reassignments": plan_, "current_batch": batch})
         return
     if not found:
         click.echo("no reassignment is in progress")
@@ -285,7 +285,7 @@ async def list_(cli: Invocation) -> None:
         )
         for each in found
     ]
-    out.table("", ("partition", "before", "now", "this step", "in the end", "isr"), rows)
+    out.table(("partition", "before", "now", "this step", "in the end", "isr"), rows)
 
 
 def _as_dict(each: Reassignment) -> dict[str, Any]:

@@ -106,7 +106,7 @@ async def _steps(client: AsyncClient, chosen: tuple[BrokerId, ...] | None, comma
 
 def _show(steps: list[_Step], out: Output) -> None:
     if out.as_json:
-        out.value({"steps": [{"broker_id": s.broker_id, "host": s.host, "command": s.command} for s in steps]}, "")
+        out.value({"steps": [{"broker_id": s.broker_id, "host": s.host, "command": s.command} for s in steps]})
         return
     for number, step in enumerate(steps, start=1):
         click.echo(f"{number}. broker {step.broker_id} on {step.host}")

@@ -92,9 +92,9 @@ async def get(
     if out.as_json:
         settings = {key: None if each is unset else each.value for key, each in shown.items()}
         sources = {key: each.source for key, each in shown.items()}
-        out.value({"settings": settings, "own": found.own, "effective": found.effective, "sources": sources}, "")
+        out.value({"settings": settings, "own": found.own, "effective": found.effective, "sources": sources})
     rows = [(key, "(hidden)" if each.is_secret else each.value, each.source) for key, each in shown.items()]
-    out.table("", ("key", "value", "source"), rows)
+    out.table(("key", "value", "source"), rows)
 
 
 def _known_of_cluster() -> set[str]:

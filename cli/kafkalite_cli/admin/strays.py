@@ -43,12 +43,12 @@ async def list_strays(cli: Invocation, broker: int | None) -> int:
     unreachable = report_unreachable(answers)
     if out.as_json:
         listed = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in found]
-        out.value({"strays": listed, "unreachable": unreachable}, "")
+        out.value({"strays": listed, "unreachable": unreachable})
     elif not found and not unreachable:
         click.echo("nothing was set aside")
     else:
         columns = ("broker", "path", "partition", "size", "since", "removal")
-        out.table("", columns, [_row(node, each, now_ms) for node, each in found])
+        out.table(columns, [_row(node, each, now_ms) for node, each in found])
     return 1 if unreachable else 0
 
 

@@ -208,8 +208,8 @@ async def list_topics(cli: Invocation) -> None:
     rows = [(t.topic, len(t.partitions), max((len(p.replicas) for p in t.partitions), default=0)) for t in topics]
     if out.as_json:
         names = ("topic", "partitions", "replication_factor")
-        out.value({"topics": [dict(zip(names, row, strict=True)) for row in rows]}, "")
-    out.table("", ("topic", "partitions", "replicas"), rows)
+        out.value({"topics": [dict(zip(names, row, strict=True)) for row in rows]})
+    out.table(("topic", "partitions", "replicas"), rows)
 
 
 @click.command("describe")
@@ -243,7 +243,7 @@ async def describe(cli: Invocation, topics: tuple[str, ...], *, internal: bool) 
 
 def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
     if out.as_json:
-        out.value({"topics": [dataclasses.asdict(topic) for topic in topics]}, "")
+        out.value({"topics": [dataclasses.asdict(topic) for topic in topics]})
         return
     rows = [
         (
@@ -259,7 +259,7 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
         for topic in topics
         for entry in sorted(topic.partitions, key=lambda partition: partition.partition)
     ]
-    out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "elr", "state"), rows)
+    out.table(("topic", "partition", "leader", "epoch", "replicas", "isr", "elr", "state"), rows)
 
 
 def _state(partition: PartitionMetadata) -> str:
@@ -302,9 +302,9 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], out: Ou
         )
         for node, r in entries
     ]
-    out.table("", columns, rows)
+    out.table(columns, rows)
     unreachable = report_unreachable(answers)
     if out.as_json:
         replicas = [{"broker_id": node, **dataclasses.asdict(replica)} for node, replica in entries]
-        out.value({"replicas": replicas, "unreachable": unreachable}, "")
+        out.value({"replicas": replicas, "unreachable": unreachable})
     return 1 if unreachable else 0

@@ -90,7 +90,7 @@ def _show(answers: Iterable[TraceResponse | KafkaliteError], slowest: int, out: 
             raise api_error(error_code(answer.error), f"broker {answer.broker_id}: {answer.message}")
         found.append(answer)
     if out.as_json:
-        out.value({"brokers": [dataclasses.asdict(answer) for answer in found]}, "")
+        out.value({"brokers": [dataclasses.asdict(answer) for answer in found]})
         return
     groups = [
         (
@@ -104,15 +104,13 @@ def _show(answers: Iterable[TraceResponse | KafkaliteError], slowest: int, out: 
         click.echo("no such request came")
         return
     columns = ("broker", "request", "client.id", "count", "p50 ms", "p99 ms", "max ms", "own", "wait", "throttle")
-    out.table("", columns, groups)
+    out.table(columns, groups)
     rows = [(answer.broker_id, each) for answer in found for each in answer.slowest]
     rows.sort(key=lambda row: -(row[1].own_us + row[1].wait_us))
     if rows[:slowest]:
         click.echo()
         shown = [_row(broker, each) for broker, each in rows[:slowest]]
-        out.table(
-            "", ("at", "broker", "request", "client.id", "from", "what", "size", "own", "wait", "throttle"), shown
-        )
+        out.table(("at", "broker", "request", "client.id", "from", "what", "size", "own", "wait", "throttle"), shown)
 
 
 def _row(broker: int, each: TracedRequest) -> tuple[object, ...]:

@@ -48,9 +48,9 @@ async def list_transactions(cli: Invocation, states: tuple[str, ...]) -> None:
         found = await TransactionAdmin(client).listed(states)
     out = cli.out
     if out.as_json:
-        out.value({"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]}, "")
+        out.value({"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]})
     rows = [(each.transactional_id, each.state, each.producer_id, node) for node, each in found]
-    out.table("", ("transactional id", "state", "producer", "coordinator"), rows)
+    out.table(("transactional id", "state", "producer", "coordinator"), rows)
 
 
 @transactions.command("describe")
@@ -71,7 +71,7 @@ async def describe(cli: Invocation, transactional_id: str) -> None:
     open_ms = max(0, now_ms - reported.started_ms) if reported.started_ms >= 0 else None
     if out.as_json:
         value = dataclasses.asdict(reported)
-        out.value({**value, "coordinator": node, "open_ms": open_ms}, "")
+        out.value({**value, "coordinator": node, "open_ms": open_ms})
         return
     click.echo(
         f"{transactional_id}: {reported.state}, producer {reported.producer_id} epoch {reported.producer_epoch}, "
@@ -124,12 +124,11 @@ async def find_hanging(cli: Invocation, topics: tuple[str, ...], min_open_min: f
             }
             for node, each in found
         ]
-        out.value({"hanging": rows}, "")
+        out.value({"hanging": rows})
     elif not found:
         click.echo("no transaction hangs")
     else:
         out.table(
-            "",
             ("topic", "partition", "start offset", "producer", "epoch", "open for", "why"),
             [(*_columns(each.transaction), each.reason) for _, each in found],
         )

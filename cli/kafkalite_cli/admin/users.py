@@ -94,9 +94,9 @@ async def list_(cli: Invocation, names: tuple[str, ...], zookeeper: str | None, 
         raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{missing[0]!r} has no SCRAM credentials")
     out = cli.out
     if out.as_json:
-        out.value({"users": found}, "")
+        out.value({"users": found})
     rows = [(name, kind, count) for name, held in sorted(found.items()) for kind, count in sorted(held.items())]
-    out.table("", ("user", "mechanism", "iterations"), rows)
+    out.table(("user", "mechanism", "iterations"), rows)
 
 
 def _alter(

@@ -39,7 +39,7 @@ async def why(cli: Invocation, partition: str, number: str | None) -> int:
     out = cli.out
     if out.as_json:
         unreachable = {str(node): text for node, text in sorted(known.unreachable.items())}
-        out.value({**dataclasses.asdict(reported), "at_ms": now_ms, "unreachable": unreachable}, "")
+        out.value({**dataclasses.asdict(reported), "at_ms": now_ms, "unreachable": unreachable})
     else:
         _print(reported, now_ms)
     return 1 if reported.findings else 0

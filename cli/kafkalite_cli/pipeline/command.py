@@ -131,7 +131,7 @@ def plan(file: Path, *, as_json: bool) -> None:
     rows = [
         (each["topic"], each["partition"], each["next"], each["end"], each["waiting"]) for each in found["partitions"]
     ]
-    out.table("source", ("topic", "partition", "reads from", "end", "records waiting"), rows)
+    out.table(("topic", "partition", "reads from", "end", "records waiting"), rows, title="source")
     click.echo(f"decode       {found['decode']}")
     for sink in found["sinks"]:
         click.echo(f"sink         {sink['name']}: {sink['state']}")

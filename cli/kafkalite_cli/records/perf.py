@@ -143,7 +143,7 @@ def _report(out: Output, what: str, records: int, size_bytes: int, seconds: floa
         "latency_ms": found,
     }
     if out.as_json:
-        out.value(value, "")
+        out.value(value)
         return
     rate = records / seconds if seconds else 0.0
     speed = size_text(int(size_bytes / seconds)) if seconds else "0 B"

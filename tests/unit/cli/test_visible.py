@@ -28,7 +28,7 @@ def test_what_is_shown(typed: str, shown: str) -> None:
 
 
 def test_a_table_has_a_row_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
-    Output(as_json=False).table("", ("group", "state"), [(f"x\ny  Stable{_TITLE}", "Dead"), ("z", None)])
+    Output(as_json=False).table(("group", "state"), [(f"x\ny  Stable{_TITLE}", "Dead"), ("z", None)])
     out = capsys.readouterr().out
     assert out.count("\n") == 3
     assert out.isprintable() or set(out) - {"\n"} == set(filter(str.isprintable, out))

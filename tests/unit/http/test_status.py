@@ -378,7 +378,7 @@ def test_top_shows_no_room_of_a_disk_that_is_not_asked() -> None:
         0, "", BrokerId(1), is_live=True, at_ms=0, cluster_id="c", controller_id=BrokerId(1),
         controller_epoch=ControllerEpoch(1), brokers=(broker,),
     )  # fmt: skip
-    (_, columns, ((*_, shown),)), *_ = _tables(answer)
+    (columns, ((*_, shown),)), *_ = _tables(answer)
     assert (columns[-1], shown) == ("disks", "offline: /a, online, 7 B free: /b")
 
 

@@ -110,9 +110,9 @@ def _report(manifest: Manifest, what: str, out: Output) -> None:
             "quotas": None if manifest.quotas is None else len(manifest.quotas),
             "notes": [*manifest.notes, *lost],
         }
-        out.value(value, "")
+        out.value(value)
         return
-    out.table("", names, rows)
+    out.table(names, rows)
     records, size = sum(row[2] for row in rows), sum(row[3] for row in rows)
     groups = number_of(len(manifest.groups), "group")
     click.echo(f"\n{what}: {number_of(records, 'record')}, {size_text(size)}, {groups}")

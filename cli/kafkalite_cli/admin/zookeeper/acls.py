@@ -134,7 +134,7 @@ def _show(report: AclReport, *, as_json: bool, state: str) -> None:
     out.value(value, f"{report.open} of {report.seen} znodes {state}")
     rows = [(path, "change") for path in report.changeable] + [(path, "read") for path in report.readable]
     if rows:
-        out.table("", ("znode", "anybody may"), rows)
+        out.table(("znode", "anybody may"), rows)
     if report.others:
         click.echo(
             f"an identity other than that of zookeeper.auth may change or read: {', '.join(report.others)}", err=True
