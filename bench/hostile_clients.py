@@ -142,11 +142,11 @@ def whole_handshakes(attacks: Attacks, until: float) -> None:
 # --- Kafka ----------------------------------------------------------------------------------------
 
 
-def a_batch(codec: Codec, payload: bytes, records: int = 1) -> bytes:
+def a_batch(codec: Codec, payload: bytes) -> bytes:
     now = int(time.time() * 1000)
     return bytes(
         encode_batch(
-            payload, record_count=records, last_offset_delta=records - 1, attributes=int(codec), base_timestamp=now, max_timestamp=now
+            payload, record_count=1, last_offset_delta=0, attributes=int(codec), base_timestamp=now, max_timestamp=now
         )
     )  # fmt: skip
 

@@ -37,6 +37,8 @@ PARTITIONS = 2
 KEY_BYTES = 8
 #: Batches of the stream that are counted, after those that warm it up.
 STREAM_BATCHES, STREAM_WARM = 5, 2
+#: Batch reads of next to nothing.
+_JOBS = 10
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -157,15 +159,15 @@ def available_now(
     return {"ms": seconds * 1e3, "ms of processor": spent * 1e3}
 
 
-def per_job(spark: Any, peer: SparkPeer, topic: str, jobs: int = 10) -> dict[str, float]:
+def per_job(spark: Any, peer: SparkPeer, topic: str) -> dict[str, float]:
     """What a batch read of next to nothing takes: planning, workers, connections."""
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
     before, taken = Clocks.of(jvm), []
-    for _ in range(jobs):
+    for _ in range(_JOBS):
         began = time.perf_counter()
         noop(peer.source(spark.read, topic).load())
         taken.append(time.perf_counter() - began)
-    return {"ms per job": statistics.median(taken) * 1e3, "ms of processor": (Clocks.of(jvm) - before) / jobs * 1e3}
+    return {"ms per job": statistics.median(taken) * 1e3, "ms of processor": (Clocks.of(jvm) - before) / _JOBS * 1e3}
 
 
 def best(runs: list[dict[str, float]]) -> dict[str, float]:

@@ -158,11 +158,11 @@ def copied(inputs: Collection[str], outputs: Iterable[str]) -> list[str]:
     ]
 
 
-def steady(name: str, samples: Sequence[float], *, allowance: float, factor: float = 1.5) -> list[str]:
+def steady(name: str, samples: Sequence[float], *, allowance: float) -> list[str]:
     """Whether a figure that is sampled over the run grows without an end: the last quarter's median beside the second's."""
     if len(samples) < 16:
         return []
     quarter = len(samples) // 4
     early = sorted(samples[quarter : 2 * quarter])[quarter // 2]
     late = sorted(samples[-quarter:])[quarter // 2]
-    return [f"{name} GROWS: {early:.0f} -> {late:.0f}"] if late > early * factor + allowance else []
+    return [f"{name} GROWS: {early:.0f} -> {late:.0f}"] if late > early * 1.5 + allowance else []

@@ -291,8 +291,8 @@ class ProcessCluster:
             f"node {broker_id}", arguments, log_path, tree=self.trees.get(broker_id), python=self.pythons.get(broker_id)
         )
 
-    def _note_ready(self, broker_id: int, deadline_s: float = 180.0) -> None:
-        ready = self.nodes[broker_id].wait_ready(deadline_s)
+    def _note_ready(self, broker_id: int) -> None:
+        ready = self.nodes[broker_id].wait_ready()
         # A restarted node keeps its addresses, as it would on a host of its own.
         self._ports[broker_id] = {name: ready[name] for name in ("kafka", "rpc", "http") if ready.get(name)}
 

@@ -30,22 +30,17 @@ from kafkalite.testing.simulated.threads import SimThreads
 
 _CAPACITY_BYTES = 1 << 34
 _COLDNESS = (0.0, 0.02, 0.2, 0.6)
+#: Shortest and longest time that a sync takes; one in 200 takes up to 20 times as long.
+_SYNC_MS = (0.1, 3.0)
 
 
 class SimDisk(PathFaults):
-    """The Disk seam of one host. See the module's text.
+    """The Disk seam of one host. See the module's text."""
 
-    Args:
-        sync_ms: shortest and longest time that a sync takes; one in 200 takes up to 20 times as long.
-    """
-
-    def __init__(
-        self, loop: SimLoop, clock: SimClock, source: random.Random, *, sync_ms: tuple[float, float] = (0.1, 3.0)
-    ) -> None:
+    def __init__(self, loop: SimLoop, clock: SimClock, source: random.Random) -> None:
         super().__init__()
         self._clock = clock
         self._random = source
-        self._sync_ms = sync_ms
         self._tree = Tree()
         self._locks: dict[str, SimProcess | None] = {}
         self._boots = 0
@@ -351,8 +346,7 @@ class SimDisk(PathFaults):
 
     async def pause(self) -> None:
         """The time that a sync, or a piece of work in a thread, takes."""
-        low, high = self._sync_ms
-        delay_ms = self._random.uniform(low, high)
+        delay_ms = self._random.uniform(*_SYNC_MS)
         if self._random.randrange(200) == 0:
             delay_ms *= 1 + self._random.randrange(20)
         await asyncio.sleep(round(delay_ms * 1e6) / 1e9)

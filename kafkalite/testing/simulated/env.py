@@ -59,20 +59,11 @@ class SimWorld:
     Args:
         seed: of everything that is drawn.
         link: the quality of every link that nobody says otherwise of.
-        sync_ms: shortest and longest fsync.
         record: keep the whole trace as text (slow), to find where two runs part.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        link: Link | None = None,
-        sync_ms: tuple[float, float] = (0.1, 3.0),
-        record: bool = False,
-    ) -> None:
+    def __init__(self, seed: int, *, link: Link | None = None, record: bool = False) -> None:
         self.seed = seed
-        self._sync_ms = sync_ms
         # typeshed has them abstract; at run time each raises NotImplementedError, as it should here.
         self.loop = SimLoop(record=record)  # type: ignore[abstract]
         self.network = SimNetwork(
@@ -93,7 +84,7 @@ class SimWorld:
         if name not in self.hosts:
             source = self.random(f"host/{name}")
             clock = SimClock(self.loop, skew_ms=source.randint(-200, 200), booted_s=source.randint(100, 100_000))
-            disk = SimDisk(self.loop, clock, self.random(f"disk/{name}"), sync_ms=self._sync_ms)
+            disk = SimDisk(self.loop, clock, self.random(f"disk/{name}"))
             self.hosts[name] = SimHost(name, clock, disk)
             self.network.host(name)
         return self.hosts[name]
@@ -231,10 +222,9 @@ class SimLog:
             self.tap(self._loop.time(), process, level, kept)
         raise structlog.DropEvent
 
-    def lines(self, last: int = _LINES_KEPT) -> list[str]:
+    def lines(self) -> list[str]:
         """The last lines as text."""
-        chosen = list(self._lines)[-last:]
-        return [render(now_ns / 1e9, process, level, event) for now_ns, process, level, event in chosen]
+        return [render(now_ns / 1e9, process, level, event) for now_ns, process, level, event in self._lines]
 
     def count(self, event: str) -> int:
         """How many kept lines have this event name."""

@@ -79,27 +79,17 @@ _BUGS = (AssertionError, LookupError, TypeError, AttributeError, ValueError, Ari
 _COMPLAINTS = frozenset(
     {"log_dir.offline", "log.offline", "log_dir.file_failed", "replica.damaged", "log.notcompacted"}
 )
-NodeFactory = Callable[[BrokerConfig, Env], Any]
 
 
 class Simulation:
     """Runs one plan.
 
     Args:
-        factory: makes a node; the real one by default.
         watch: called with each log line as it is written.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        factory: NodeFactory = Node,
-        watch: Callable[[str], None] | None = None,
-        record: bool = False,
-    ) -> None:
+    def __init__(self, plan: Plan, *, watch: Callable[[str], None] | None = None, record: bool = False) -> None:
         self.plan = plan
-        self._factory = factory
         self.world = SimWorld(plan.seed, link=plan.link, record=record)
         self.history = RecordHistory()
         self.replicas = ReplicaChecker(compacted=compacted(self.plan), lone=(LONE,))
@@ -300,7 +290,7 @@ class Simulation:
         node.lives += 1
 
         async def program(env: Env) -> None:
-            node.node = self._factory(node.config, env)
+            node.node = Node(node.config, env)
             await node.node.run()
 
         node.process = self.world.start(name, program, self._ended)

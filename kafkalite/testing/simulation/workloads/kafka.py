@@ -89,11 +89,11 @@ class SimKafkaClient:
             self.leave(host)
             raise Unanswered(f"{type(messages[0]).__name__} to {host}: {error!r}") from None
 
-    async def ask_apart(self, host: str, message: Any, version: int, timeout_s: float = ANSWER_S) -> Any:
+    async def ask_apart(self, host: str, message: Any, version: int) -> Any:
         """The same on a connection of its own: bytes that another path had held up. Raises Unanswered."""
         connection = _Connection()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(ANSWER_S):
                 await connection.dial(self._env, host, self._security)
                 connection.send(message, version)
                 return (await connection.receive())[1]
