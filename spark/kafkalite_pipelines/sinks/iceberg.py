@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update import AssertRefSnapshotId, RemovePartitionSpecsUpdate
 
 from kafkalite_pipelines.definition import IcebergSink, Pipeline, PipelineError
 from kafkalite_pipelines.places import Place
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _SUMMARY = "kafkalite."
 #: Property of a table, with the pipeline's name behind it.
 RECORD = "kafkalite.pipeline."
+#: Property of a table: the pipeline that made it. Until a batch is committed, this pipeline may make it again with other columns.
+MADE_BY = "kafkalite.made.by"
 _NEW_TABLE = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -117,17 +120,29 @@ class IcebergTable:
 
     def _prepared(self, schema: pa.Schema) -> Table:
         table = self.table()
-        check_names(() if table is None else file_schema(table), schema, self.name)
         if table is None:
+            check_names((), schema, self.name)
             self.make_namespace()
-            properties = _NEW_TABLE | dict(self.sink.properties)
+            properties = _NEW_TABLE | {MADE_BY: self._pipeline.name} | dict(self.sink.properties)
             try:
                 table = self._catalog.create_table_if_not_exists(self._identifier, schema, properties=properties)
             except ValueError as error:  # names with dots that are those of fields in objects
-                raise PipelineError(f"{self.name}: no Iceberg table can have these columns: {error}") from None
-        else:
-            table = evolved(table, schema, self.name, evolve=self.sink.evolve)
-        return self._partitioned(table)
+                raise self._no_table(error) from None
+            return self._partitioned(table)
+        try:
+            check_names(file_schema(table), schema, self.name)
+            return self._partitioned(evolved(table, schema, self.name, evolve=self.sink.evolve))
+        except PipelineError:
+            if not is_left_over(table, self._pipeline.name):
+                raise
+        check_names((), schema, self.name)
+        try:
+            return self._partitioned(made_again(table, schema))
+        except ValueError as error:
+            raise self._no_table(error) from None
+
+    def _no_table(self, error: ValueError) -> PipelineError:
+        return PipelineError(f"{self.name}: no Iceberg table can have these columns: {error}")
 
     def make_namespace(self) -> None:
         """The namespace of a new table, if there is none."""
@@ -156,14 +171,23 @@ class IcebergTable:
             raise PipelineError(f"{self.name}: partition_by: {error}") from None
         return self._catalog.load_table(self._identifier)
 
-    def commit(self, batch: Batch, change: Any) -> int:
-        """`change(transaction, summary)` adds the batch's files and returns the number of rows; again after a conflict."""
+    def commit(self, batch: Batch, written_for: Table, change: Any) -> int:
+        """`change(transaction, summary)` adds the batch's files and returns the number of rows; again after a conflict.
+
+        Args:
+            written_for: the table as the files were written for it.
+        """
 
         def attempt() -> int:
             table = self._catalog.load_table(self._identifier)
             recorded = recorded_in(table, self._pipeline.name)
             if recorded is not None and recorded.has(batch):
                 return 0
+            if replaced := replaced_columns(written_for, table):
+                raise PipelineError(
+                    f"{self.name}: {', '.join(replaced)} became another column while batch {batch.number} was written, "
+                    "which is to be done again: start the pipeline again"
+                )
             transaction = OneTry(table)
             offsets = merged_json(batch.offsets)
             summary = {
@@ -186,6 +210,48 @@ class IcebergTable:
             return None
         done = maintain(table, plan)
         return f"{self.name}: {done}" if done else None
+
+
+def is_left_over(table: Table, pipeline: str) -> bool:
+    """Whether a batch of this pipeline that failed made the table, and nobody has committed anything since."""
+    used = table.current_snapshot() is not None or any(name.startswith(RECORD) for name in table.properties)
+    return not used and table.properties.get(MADE_BY) == pipeline
+
+
+def made_again(table: Table, schema: pa.Schema) -> Table:
+    """The table without its partition fields and with the columns of `schema` alone.
+
+    Raises:
+        CommitFailedException: somebody has committed to it.
+    """
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+
+    wanted = _pyarrow_to_schema_without_ids(schema)
+    kinds = {field.name: field.field_type for field in wanted.fields}
+    transaction = OneTry(table)
+    if table.spec().fields:
+        with transaction.update_spec() as spec:
+            for field in table.spec().fields:
+                spec.remove_field(field.name)
+        transaction._apply(
+            (RemovePartitionSpecsUpdate(spec_ids=[table.spec().spec_id]),)
+        )  # else it keeps the columns' names
+    with transaction.update_schema() as columns:
+        for field in table.schema().fields:
+            if field.field_type != kinds.get(field.name):
+                columns.delete_column((field.name,))
+    with transaction.update_schema() as columns:
+        columns.union_by_name(wanted)
+    transaction._apply((), (AssertRefSnapshotId(ref="main", snapshot_id=None),))
+    return transaction.commit_transaction()
+
+
+def replaced_columns(written_for: Table, now: Table) -> list[str]:
+    """Columns that have another field id since: readers would not find the values that are in the files."""
+    ids = {field.name: field.field_id for field in now.schema().fields}
+    return [
+        field.name for field in written_for.schema().fields if ids.get(field.name, field.field_id) != field.field_id
+    ]
 
 
 def recorded_in(table: Table, pipeline: str) -> Recorded | None:
@@ -215,7 +281,7 @@ class _IcebergAppend:
                         append.append_data_file(file)
             return sum(file.rows for file in self._files)
 
-        added = self._sink.commit(self._batch, change)
+        added = self._sink.commit(self._batch, self._table, change)
         if added == 0 and self._files:
             self.discard()
         return added

@@ -68,7 +68,7 @@ class _Upserted:
         self._rewritten: list[writing.WrittenFile] = []
 
     def commit(self) -> int:
-        return self._sink.commit(self._batch, self._change)
+        return self._sink.commit(self._batch, self._table, self._change)
 
     def _change(self, transaction: Transaction, summary: dict[str, str]) -> int:
         """Based on the table of this transaction: files that appear later would make the commit fail, and this is done again."""

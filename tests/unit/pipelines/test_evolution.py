@@ -14,6 +14,7 @@ pytest.importorskip("pyiceberg")
 pytest.importorskip("deltalake")
 
 from pyiceberg import types as iceberg_types
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 from pyspark.sql.types import (
@@ -32,7 +33,9 @@ from pyspark.sql.types import (
 
 from kafkalite_pipelines import PipelineError, parse
 from kafkalite_pipelines.sinks import tables, writing
+from kafkalite_pipelines.sinks.iceberg import IcebergTable, made_again
 from kafkalite_pipelines.sinks.opening import open_sink
+from kafkalite_pipelines.sinks.sink import Batch
 
 SINKS = {
     "iceberg": {"format": "iceberg", "table": "t", "partition_by": ["n"]},
@@ -54,6 +57,23 @@ def opened(directory: Path, format_: str, name: str = "p", *, sink: dict[str, An
     values = {"name": name, "kafka": {"bootstrap.servers": "a:1"}, "source": {"topics": ["t"]}}
     pipeline = parse(values | {"sinks": [sink or SINKS[format_]]}, directory)
     return open_sink(pipeline, pipeline.sinks[0])
+
+
+X = {"format": "iceberg", "table": "t"}
+LEFT = rows(N, ("x", LongType()))
+FIXED = rows(N, ("x", StringType()), ("at", TimestampType()))
+BATCH = Batch("p", "query", 0, {})
+
+
+def nothing(*_: Any) -> int:
+    return 0
+
+
+def with_a_batch(sink: Any, columns: Any) -> None:
+    """The table with these columns, and a batch: from then on its columns count."""
+    table = sink.prepared(columns)
+    if isinstance(sink, IcebergTable):
+        sink.commit(BATCH, table, nothing)
 
 
 def names(sink: Any) -> list[str]:
@@ -111,7 +131,7 @@ def test_names_that_differ_in_case_only(tmp_path: Path, format_: str, new: list[
     inner = struct(("a", LongType()))
     sink = opened(tmp_path, format_)
     present = [("name", StringType()), ("o", inner), ("l", ArrayType(inner)), ("m", MapType(StringType(), inner))]
-    sink.prepared(rows(N, *present))
+    with_a_batch(sink, rows(N, *present))
     with pytest.raises(PipelineError, match=rf"table t: {says} in upper and lower case only") as failed:
         sink.prepared(rows(N, *new))
     assert "\n" not in str(failed.value) and names(sink) == ["n", "name", "o", "l", "m"]
@@ -167,7 +187,7 @@ def test_an_iceberg_table_s_decimals_keep_the_digits_behind_their_point(
     """pyiceberg gave the table another scale: that is no change that Iceberg has, and the files that were there have the old one."""
     present, wanted = (_around(DecimalType(*each))[where] for each in (table, new))
     sink = opened(tmp_path, "iceberg")
-    sink.prepared(rows(N, ("c", present)))
+    with_a_batch(sink, rows(N, ("c", present)))
     if then is None:
         says = rf"table t: the rows do not fit the table: column c.* is decimal\({table[0]},{table[1]}\), and the rows have decimal\({new[0]},"
         with pytest.raises(PipelineError, match=says):
@@ -211,6 +231,76 @@ def test_a_column_with_the_name_of_a_partition(tmp_path: Path, format_: str, nam
             PipelineError, match=r"sinks\[1\].partition_by: day\(at\) makes a column at_day, and there is one"
         ):
             parse(values | decode | {"sinks": [{"format": format_, "partition_by": ["day(at)"], **place}]}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("left", "sink"),
+    [
+        (LEFT, X),
+        (rows(N, ("X", LongType())), X),
+        (LEFT, X | {"evolve": False}),
+        (FIXED, X | {"partition_by": ["day(at)"]}),
+    ],
+    ids=["type", "case", "new column", "partition"],
+)
+def test_a_batch_that_failed_decides_nothing_about_an_iceberg_table(
+    tmp_path: Path, left: Any, sink: dict[str, Any]
+) -> None:
+    """It had made the table before a row of it was wrong; the corrected steps then did not fit a table without a row."""
+    opened(tmp_path, "iceberg").prepared(left)
+    again = opened(tmp_path, "iceberg", sink=sink)
+    table = again.prepared(FIXED)
+    assert [(field.name, str(field.field_type)) for field in again.table().schema().fields] == [
+        ("n", "long"),
+        ("x", "string"),
+        ("at", "timestamptz"),
+    ]
+    assert [field.name for field in again.table().spec().fields] == [field.name for field in again.fields]
+    assert again.commit(BATCH, table, nothing) == 0
+    assert again.recorded().has(BATCH)
+
+
+@pytest.mark.parametrize("used", ["by a batch without rows", "by another pipeline", "by nobody, made by hand"])
+def test_an_iceberg_table_that_counts_keeps_its_columns(tmp_path: Path, used: str) -> None:
+    first = opened(tmp_path, "iceberg", "q" if used == "by another pipeline" else "p")
+    table = first.prepared(LEFT)
+    if used == "by a batch without rows":
+        first.commit(BATCH, table, nothing)
+    if used == "by nobody, made by hand":
+        with table.transaction() as change:
+            change.remove_properties("kafkalite.made.by")
+    with pytest.raises(
+        PipelineError, match="Iceberg table t: the rows do not fit the table: Cannot change column type: x"
+    ):
+        opened(tmp_path, "iceberg").prepared(FIXED)
+    assert names(first) == ["n", "x"]
+
+
+def test_files_for_columns_that_were_made_again_are_not_committed(tmp_path: Path) -> None:
+    """A reader finds columns by their ids, and would see null."""
+    other = opened(tmp_path, "iceberg", "q", sink=X)
+    opened(tmp_path, "iceberg", sink=X).prepared(LEFT)
+    written_for = other.prepared(LEFT)
+    opened(tmp_path, "iceberg", sink=X).prepared(FIXED)
+    with pytest.raises(PipelineError, match="Iceberg table t: x became another column while batch 0 was written"):
+        other.commit(Batch("q", "query", 0, {}), written_for, nothing)
+
+
+def test_a_commit_while_a_table_is_made_again(tmp_path: Path) -> None:
+    """The table is looked at once more: it has rows now."""
+    p, q = (opened(tmp_path, "iceberg", name, sink=X) for name in "pq")
+    p.prepared(LEFT)
+    written_for = q.prepared(LEFT)
+    seen = p.table()
+
+    def append(transaction: Any, summary: dict[str, str]) -> int:
+        with transaction.update_snapshot(snapshot_properties=summary).fast_append():
+            return 0
+
+    q.commit(Batch("q", "query", 0, {}), written_for, append)
+    with pytest.raises(CommitFailedException):
+        made_again(seen, pa.schema([("n", pa.int64())]))
+    assert names(p) == ["n", "x"]
 
 
 def test_what_an_iceberg_table_requires_stays_required(tmp_path: Path) -> None:
