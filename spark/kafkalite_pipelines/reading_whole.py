@@ -48,12 +48,15 @@ def check_whole(pipeline: Pipeline, top: Section) -> None:
 def _check_topics(pipeline: Pipeline, top: Section) -> None:
     """Records that a pipeline writes must not come back to it."""
     try:
-        read_again = [topic for topic in pipeline.written_topics if pipeline.source.reads(topic)]
+        read_again = {topic for topic in pipeline.written_topics if pipeline.source.reads(topic)}
     except re.error:  # the pattern has its own line
         return
     by = "is also read by this pipeline" if pipeline.source.pattern is None else "matches source.pattern"
-    for topic in read_again:
-        top.problem("sinks", f"topic {topic} {by}, which would never end")
+    dead = set() if pipeline.dead_letters is None else {pipeline.dead_letters.topic}
+    by_sinks = {sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)}
+    for key, topics in ("sinks", by_sinks), ("dead_letters.topic", dead):
+        for topic in sorted(topics & read_again):
+            top.problem(key, f"topic {topic} {by}, which would never end")
 
 
 def _check_places(pipeline: Pipeline, top: Section) -> None:
