@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _SUMMARY = "kafkalite."
 #: Property of a table, with the pipeline's name behind it.
 RECORD = "kafkalite.pipeline."
-#: Property of a table: the pipeline that made it. Until a batch is committed, this pipeline may make it again with other columns.
+#: Property of a table: the pipeline that made it. Until a batch is committed, this pipeline may replace its columns.
 MADE_BY = "kafkalite.made.by"
 _NEW_TABLE = {
     "format-version": "2",
