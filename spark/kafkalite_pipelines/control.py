@@ -302,7 +302,18 @@ def failed(error: BaseException) -> PipelineError:
         places = re.findall(r'File "([^"]+)", line (\d+), in', text)
         where = f" in {places[-1][0].rpartition('/')[2]}, line {places[-1][1]}" if places else ""
         return PipelineError(f"{bare[-1]}{where}")
-    return PipelineError((python[-1] if python else lines[0] if lines else type(error).__name__)[:500])
+    line = (python[-1] if python else lines[0] if lines else type(error).__name__)[:500]
+    return PipelineError(_with_its_sql(line, text))
+
+
+def _with_its_sql(line: str, text: str) -> str:
+    """A line of Spark's with the part of a step's SQL that Spark shows below it, as a row of a batch made it fail."""
+    said = re.sub(r"^pyspark\.errors\.exceptions\.\w+\.\w+: (?=\[)", "", line)
+    found = re.search(re.escape(line) + r".*\n== SQL .*==\n(.*)\n( *)(\^+)", text)
+    if found is None:
+        return said
+    sql, before, under = found.groups()
+    return f"steps: {said} (in {sql[len(before) : len(before) + len(under)]})"
 
 
 def _one_line(error: BaseException) -> str:

@@ -56,6 +56,17 @@ CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found err
             "An exception was thrown from the Python worker:\npyarrow.lib.ArrowInvalid: Integer value 300 not in range\n",
             "pyarrow.lib.ArrowInvalid: Integer value 300 not in range",
         ),
+        (
+            CONNECT.format(
+                end="pyspark.errors.exceptions.captured.NumberFormatException: [CAST_INVALID_INPUT] The value 'x' is malformed. SQLSTATE: 22018\n"
+                "== SQL (line 1, position 11) ==\nSELECT *, amount * 2 AS twice, upper(customer) AS cu...\n          ^^^^^^^^^^\n"
+            ),
+            "steps: [CAST_INVALID_INPUT] The value 'x' is malformed. SQLSTATE: 22018 (in amount * 2)",
+        ),
+        (
+            "pyspark.errors.exceptions.connect.ArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n",
+            "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012",
+        ),
         ("[SOME_ERROR] Spark says this.\n\tat org.apache", "[SOME_ERROR] Spark says this."),
     ],
 )
