@@ -22,7 +22,7 @@ from kafkalite.client.bootstrap import DEFAULT_PORT, parse_bootstrap
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.telemetry import logs
-from kafkalite_cli.parameters import Real, os_error_text, with_options
+from kafkalite_cli.parameters import Real, json_option, os_error_text, with_options
 from kafkalite_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def client_options(verb: Callable[..., Any]) -> Callable[..., None]:
             metavar="SECONDS",
             help="Time limit.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="JSON on stdout."),
+        json_option,
     ]
     return with_options(command, options)
 

@@ -21,6 +21,10 @@ MAX_LONG = 2**63 - 1
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
 def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
     """The command with these options, which its help lists in this order."""
     for option in reversed(options):

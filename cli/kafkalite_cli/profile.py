@@ -6,6 +6,7 @@ import click
 
 from kafkalite.errors import ConfigError
 from kafkalite_cli.output import Output, confirm, settings_of_file
+from kafkalite_cli.parameters import json_option, yes_option
 from kafkalite_cli.passwords import read_password
 from kafkalite_cli.profiles import (
     SECRETS,
@@ -26,9 +27,6 @@ def profile() -> None:
     A verb uses, in this order: --bootstrap and --client-config; --profile; KAFKALITE_BOOTSTRAP and KAFKALITE_CLIENT_CONFIG;
     KAFKALITE_PROFILE; the profile of 'profile use'; localhost:9092.
     """
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
 
 @profile.command("create")
@@ -155,7 +153,7 @@ def show(name: str | None, *, as_json: bool) -> None:
 
 @profile.command("delete")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 def delete(name: str, *, yes: bool, as_json: bool) -> None:
     """Delete a profile, with its password. The cluster is not changed.

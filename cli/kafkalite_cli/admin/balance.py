@@ -27,7 +27,7 @@ from kafkalite_cli.output import (
     run_watch,
     size_text,
 )
-from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
+from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition, yes_option
 
 #: Moves that a plan shows and `run` orders unless --moves says something else.
 _MOVES = 100
@@ -131,7 +131,7 @@ def _show_plan(answer: DescribeBalanceResponse, out: Output) -> None:
     "--max-partitions", type=Whole(1), metavar="P", help="Partitions moved at once [default: balancer.max.moves]."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan only.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--no-watch", is_flag=True, help="Return at once; the moves go on.")
 @client_options
 def run(

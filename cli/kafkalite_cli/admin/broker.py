@@ -33,7 +33,7 @@ from kafkalite_cli.output import (
     run_watch,
     size_text,
 )
-from kafkalite_cli.parameters import MAX_LONG, Whole
+from kafkalite_cli.parameters import MAX_LONG, Whole, yes_option
 
 #: Interval at which a drain is checked.
 _WATCH_S = 1.0
@@ -324,7 +324,7 @@ async def _leaving(client: AsyncClient, target: BrokerId) -> list[TopicPartition
 )
 @click.option("--max-partitions", type=Whole(1), metavar="P", help="Partitions moved at once.")
 @click.option("--dry-run", is_flag=True, help="Show what would move; nothing is moved.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--no-watch", is_flag=True, help="Return at once; the moves go on.")
 @client_options
 def replace(

@@ -12,7 +12,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import raise_for_topic
 from kafkalite_cli.output import Invocation, Output, client_options, confirm
-from kafkalite_cli.parameters import Whole
+from kafkalite_cli.parameters import Whole, yes_option
 from kafkalite_cli.records.positions import parse_start, resolve
 
 
@@ -26,7 +26,7 @@ from kafkalite_cli.records.positions import parse_start, resolve
 )
 @click.option("--partition", type=Whole(0), help="Only this one [default: all].")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; nothing is deleted.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @client_options
 async def delete_records(
     cli: Invocation, topic: str, before: str, partition: int | None, *, dry_run: bool, yes: bool

@@ -15,7 +15,7 @@ from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import known_partitions
 from kafkalite_cli.output import Invocation, client_options, confirm, group_options
-from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition, parse_time_ms
+from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition, parse_time_ms, yes_option
 from kafkalite_cli.visible import visible
 
 _NOBODY = "Dead"
@@ -115,7 +115,7 @@ async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
 
 @groups.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP…")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @client_options
 async def delete(cli: Invocation, names: tuple[str, ...], *, yes: bool) -> None:
     """Delete groups that have no members, with their offsets. Asks on a terminal.

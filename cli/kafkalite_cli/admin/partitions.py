@@ -19,7 +19,7 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.topics import wait_until_spread
 from kafkalite_cli.output import Invocation, client_options, confirm
-from kafkalite_cli.parameters import MAX_ID, Whole, parse_brokers, parse_partition
+from kafkalite_cli.parameters import MAX_ID, Whole, parse_brokers, parse_partition, yes_option
 
 _total_option = click.option(
     "--total", type=Whole(1), help="Number of partitions that the topic has then: such a command may be repeated."
@@ -75,7 +75,7 @@ async def add_partitions(
     help="Accept no more records; remove the partitions when all groups have read them, or retention has emptied them.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; nothing is removed.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @client_options
 async def remove_partitions(
     cli: Invocation, topic: str, count: int | None, total: int | None, *, drain: bool, dry_run: bool, yes: bool

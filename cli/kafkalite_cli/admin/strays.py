@@ -15,7 +15,7 @@ from kafkalite.extension.messages.disks import (
 from kafkalite.model import BrokerId
 from kafkalite_cli.admin.node_answers import answer_of, disks_of, entries_of, report_unreachable
 from kafkalite_cli.output import Invocation, client_options, confirm, size_text
-from kafkalite_cli.parameters import Whole
+from kafkalite_cli.parameters import Whole, yes_option
 
 
 @click.group()
@@ -61,7 +61,7 @@ def _row(node: BrokerId, each: StrayDescription, now_ms: int) -> tuple[object, .
 @strays.command("remove")
 @click.argument("path")
 @click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @client_options
 async def remove_stray(cli: Invocation, path: str, broker: int, *, yes: bool) -> None:
     """Remove PATH, which was set aside, for good. If it is the last copy of its records, they are lost. Asks on a terminal.

@@ -22,7 +22,7 @@ from kafkalite_cli.admin.refusals import raise_for_topic, refuse_forbidden
 from kafkalite_cli.admin.topic_settings import note_of_min_isr, parse_settings
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
 from kafkalite_cli.output import Invocation, Output, client_options, confirm, ids_text, size_text
-from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
+from kafkalite_cli.parameters import Whole, is_whole, parse_brokers, yes_option
 
 #: How long `create-topic` waits until every node knows the new leaders.
 SPREAD_TIMEOUT_S = 10.0
@@ -149,7 +149,7 @@ def _has_leaders(response: wire.MetadataResponse, count: int | None) -> bool:
 )
 @click.option("--if-exists", is_flag=True, help="If there is no such topic, nothing is done: exit code 0.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; nothing is deleted.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @client_options
 async def delete_topic(
     cli: Invocation, name: str, *, vanished: bool, if_exists: bool, dry_run: bool, yes: bool

@@ -28,6 +28,7 @@ from kafkalite.security.scram import (
 )
 from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
 from kafkalite_cli.output import Invocation, client_options, confirm, group_options, run_async
+from kafkalite_cli.parameters import yes_option
 from kafkalite_cli.passwords import read_password
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -167,7 +168,7 @@ def _credential(mechanism: str, password: str, iterations: int) -> NewCredential
 @click.option(
     "--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all it has]"
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @zookeeper_option
 @client_options
 def delete(

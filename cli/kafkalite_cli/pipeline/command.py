@@ -17,7 +17,7 @@ import click
 
 from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite_cli.output import Output
-from kafkalite_cli.parameters import Real, Whole, with_options
+from kafkalite_cli.parameters import Real, Whole, json_option, with_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalite_pipelines import Pipeline
 
 _FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
 
 @click.group("pipeline")
@@ -71,7 +70,7 @@ def init(file: Path, topic: str, name: str | None, bootstrap: str, *, force: boo
 @pipeline.command()
 @_FILE
 @click.option("--spark", "in_spark", is_flag=True, help="Start Spark in this process, and let it check the steps.")
-@_JSON
+@json_option
 def check(file: Path, *, in_spark: bool, as_json: bool) -> None:
     """Check a pipeline file, and print a line for each mistake. Starts nothing, and connects to nothing.
 
@@ -110,7 +109,7 @@ def check(file: Path, *, in_spark: bool, as_json: bool) -> None:
 
 @pipeline.command()
 @_FILE
-@_JSON
+@json_option
 def plan(file: Path, *, as_json: bool) -> None:
     """Show what `run` would do: partitions, where it begins, how many records wait, and the tables' state.
 
@@ -146,7 +145,7 @@ def plan(file: Path, *, as_json: bool) -> None:
 @click.option("--master", metavar="URL", help="Run by spark-submit on this cluster (spark://…, yarn, k8s://…).")
 @click.option("--remote", metavar="URL", help="Run on a Spark Connect server (sc://host:15002).")
 @click.option("--print-command", is_flag=True, help="Print the spark-submit command and end.")
-@_JSON
+@json_option
 def run(file: Path, *, once: bool, master: str | None, remote: str | None, print_command: bool, as_json: bool) -> None:
     """Run a pipeline until Ctrl-C, `kafkalite pipeline stop`, or its end.
 
@@ -206,7 +205,7 @@ def _without_secrets(described: Pipeline) -> Iterator[None]:
 
 @pipeline.command()
 @_FILE
-@_JSON
+@json_option
 def status(file: Path, *, as_json: bool) -> None:
     """Show whether a pipeline runs, its last batch, and how far it is behind.
 
@@ -368,7 +367,7 @@ def _range_options(verb: Callable[..., None]) -> Callable[..., None]:
 @_FILE
 @_range_options
 @click.option("--same-sinks", is_flag=True, help="Write into the file's own sinks: the range must not be in them yet.")
-@_JSON
+@json_option
 def backfill(file: Path, wanted: _RangeOptions, *, same_sinks: bool, as_json: bool) -> None:
     """Put a range of records through a pipeline's decoding and steps into another table or topic, exactly once.
 
@@ -397,7 +396,7 @@ def backfill(file: Path, wanted: _RangeOptions, *, same_sinks: bool, as_json: bo
     is_flag=True,
     help="With --topic, for brokers of Apache Kafka, which have no exactly-once for Spark.",
 )
-@_JSON
+@json_option
 def replay(file: Path, wanted: _RangeOptions, *, at_least_once: bool, as_json: bool) -> None:
     """Copy a range of a pipeline's records, as they are, into another topic or table, exactly once.
 

@@ -12,7 +12,7 @@ from kafkalite_cli.admin.backup.files import Manifest, check_records, finished_m
 from kafkalite_cli.admin.backup.pace import CopyRate
 from kafkalite_cli.new_files import keep_from_others
 from kafkalite_cli.output import Invocation, Output, client_options, confirm, group_options, run_watch, size_text
-from kafkalite_cli.parameters import Whole, parse_pattern
+from kafkalite_cli.parameters import Whole, json_option, parse_pattern
 
 _MAX_PARALLEL = 64
 
@@ -122,7 +122,7 @@ def _report(manifest: Manifest, what: str, out: Output) -> None:
 
 @backup.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@json_option
 def verify(directory: Path, *, as_json: bool) -> None:
     """Read a whole backup, and check every file, batch and count. Needs no cluster.
 

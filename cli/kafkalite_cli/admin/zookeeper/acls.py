@@ -13,7 +13,7 @@ from kafkalite.coordination.znode_acls import AclReport, as_acls, change, examin
 from kafkalite.errors import ConfigError
 from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
 from kafkalite_cli.output import Output, confirm, run_async
-from kafkalite_cli.parameters import with_options
+from kafkalite_cli.parameters import json_option, with_options, yes_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +34,7 @@ def _options(command: F) -> F:
             help="ZooKeeper ensemble. [default: zookeeper.connect of --config]",
         ),
         node_config_option,
-        click.option("--json", "as_json", is_flag=True, help="JSON on stdout."),
+        json_option,
     ]
     return with_options(command, options)
 
@@ -76,7 +76,7 @@ def secure(connect_string: str | None, config_file: Path | None, *, as_json: boo
 
 
 @zookeeper.command("open")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @_options
 def open_(*, yes: bool, connect_string: str | None, config_file: Path | None, as_json: bool) -> None:
     """Open every znode: every client that reaches ZooKeeper may then read and change everything. For the way back to plain text.
