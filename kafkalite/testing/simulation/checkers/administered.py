@@ -29,11 +29,10 @@ class AdministeredShares:
         self.era = Era(0.0, ShareHistory(deliveries))
         #: Partition of the present topic -> the offsets of the records that are there for sure.
         self.written: dict[Partition, list[int]] = {}
-        self.eras = self.delivered = self.confirmed = 0
+        self.delivered = self.confirmed = 0
 
     def begin(self, now_s: float, starts: dict[Partition, int] | None) -> None:
         """The administrator has acted, and each partition begins at its offset in `starts`, or with its first record; None: nobody knows where."""
-        self.eras += 1
         starts_at = {where: at[-1] + 1 for where, at in self.written.items() if at} if starts is None else starts
         self.era = Era(now_s, ShareHistory(self._deliveries), starts_at, is_vague=starts is None)
 
