@@ -232,6 +232,11 @@ async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:
             {"epoch": 0, "topology": _REQUEST.Topology(1, [_REQUEST.Subtopology("0", ["no name"])])},
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
+        # As from Kafka 4.4, which looks at this before anything else of the topology.
+        (
+            {"epoch": 0, "topology": _REQUEST.Topology(1, [_REQUEST.Subtopology("0", [], ["t.*"])])},
+            ErrorCode.INVALID_REQUEST,
+        ),
     ]
     for fields, code in cases:
         assert ErrorCode((await member.beat(**fields)).error_code) is code, fields

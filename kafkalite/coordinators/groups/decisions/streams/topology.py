@@ -133,13 +133,15 @@ class _Unfit(Exception):
 
 
 def check(topology: Topology) -> None:
-    """Whether its parts fit each other. Raises ApiError STREAMS_INVALID_TOPOLOGY."""
+    """Whether its parts fit each other. Raises ApiError STREAMS_INVALID_TOPOLOGY; INVALID_REQUEST for what Kafka 4.4 does not take yet."""
+    if any(each.source_regexes for each in topology.subtopologies):
+        raise api_error(ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet.")
     seen: set[str] = set()
     for each in topology.subtopologies:
         if each.subtopology_id in seen:
             raise _invalid(f"Subtopology {each.subtopology_id} is there twice.")
         seen.add(each.subtopology_id)
-        if each.source_regexes or any(group.source_regexes for group in each.copartition_groups):
+        if any(group.source_regexes for group in each.copartition_groups):
             raise _invalid("Regular expressions for source topics are not supported by the group coordinator.")
         if not each.inputs:
             raise _invalid(f"Subtopology {each.subtopology_id} has no source topics.")
