@@ -232,6 +232,9 @@ def _joined(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def differences(case: str, kafka: Side, ours: Side) -> Iterator[Difference]:
     for left, right in zip(kafka.trace, ours.trace, strict=False):
+        if (left.api, left.version) != (right.api, right.version):
+            yield Difference(left.api, left.version, case, left.label, " then", left.label, right.label)
+            return
         found = list(_compared("", left.answer, right.answer))
         for path, one, other in found:
             yield Difference(left.api, left.version, case, left.label, path, one, other)

@@ -293,18 +293,18 @@ async def _transactions(s: Side, *, is_new: bool) -> None:
                 s, wire.EndTxnRequest("nobody" + s.tag, number, epoch, True), 5 if is_new else 3, label, _codes
             )
         elif what == "describe":
-            await _complete(s, transaction)
+            await complete_transaction(s, transaction)
             await s.ask(*describe_transaction(transaction), label)
         else:
-            await _complete(s, transaction)
+            await complete_transaction(s, transaction)
             await _read(s, name, topic_id, label)
     await patient(s, wire.EndTxnRequest(transaction, *who, True), 5 if is_new else 3, "end", _codes)
-    await _complete(s, transaction)
+    await complete_transaction(s, transaction)
     await _read(s, name, topic_id, "at the end")
     await s.ask(*offset_fetch(group), "offsets at the end")
 
 
-async def _complete(s: Side, transaction: str) -> None:
+async def complete_transaction(s: Side, transaction: str) -> None:
     """Until the markers of the last transaction are written."""
     for _ in range(500):
         seen = await s.ask(*describe_transaction(transaction), traced=False)
@@ -315,9 +315,9 @@ async def _complete(s: Side, transaction: str) -> None:
 
 async def _ended(s: Side, transaction: str, who: tuple[int, int], *, is_new: bool) -> tuple[int, int]:
     """The id and epoch of the producer when no transaction is open any more."""
-    await _complete(s, transaction)
+    await complete_transaction(s, transaction)
     answer = await s.ask(wire.EndTxnRequest(transaction, *who, False), 5 if is_new else 3, traced=False)
-    await _complete(s, transaction)
+    await complete_transaction(s, transaction)
     if is_new and answer.error_code == 0:
         return answer.producer_id, answer.producer_epoch
     return who

@@ -37,6 +37,9 @@ from .same_requests import (
     streams_member,
 )
 from .same_walks import WALKS
+from .same_walks_consumer import migrated_group, static_consumers
+from .same_walks_share import share_offsets, share_records, share_sessions
+from .same_walks_streams import streams_group
 
 pytestmark = [pytest.mark.timeout(3000), pytest.mark.cluster]
 
@@ -47,6 +50,7 @@ _SETTINGS = {
     "group.min.session.timeout.ms": 100,
     "group.consumer.assignment.interval.ms": 0,
     "group.share.assignment.interval.ms": 0,
+    "group.streams.assignment.interval.ms": 0,
     "group.streams.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
@@ -60,11 +64,14 @@ _ONLY_KAFKA = {
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "group.coordinator.append.linger.ms": 0,
-    "group.streams.assignment.interval.ms": 0,
 }
 _ONLY_OURS = {"authorizer.enabled": "true"}
 #: Offered by Apache Kafka only with a plug-in, or only between brokers.
 _NOT_ON_KAFKA = frozenset({"GetTelemetrySubscriptions", "PushTelemetry", "Extension"})
+_WALKED = WALKS | {
+    each.__name__: each
+    for each in (migrated_group, share_offsets, share_records, share_sessions, static_consumers, streams_group)
+}
 #: Answers of state between brokers, share coordinators and leaders: nobody else asks.
 _BETWEEN_BROKERS = frozenset({
     "WriteTxnMarkers", "InitializeShareGroupState", "ReadShareGroupState", "ReadShareGroupStateSummary", "WriteShareGroupState",
@@ -318,11 +325,12 @@ def test_every_version_of_every_api(clusters: _Clusters) -> None:
     _judge(found, examples=True)
 
 
-@pytest.mark.parametrize("name", sorted(WALKS))
+@pytest.mark.parametrize("name", sorted(_WALKED))
 def test_requests_that_depend_on_each_other(clusters: _Clusters, name: str) -> None:
     runner = _Runner(clusters.addresses)
     cases = [
-        (f"{name} seed {seed}", WALKS[name], seed) for seed in range(_SEED * 1_000, _SEED * 1_000 + int(_WALKS * _MORE))
+        (f"{name} seed {seed}", _WALKED[name], seed)
+        for seed in range(_SEED * 1_000, _SEED * 1_000 + int(_WALKS * _MORE))
     ]
     _judge(asyncio.run(runner.all(cases)), examples=False)
 
