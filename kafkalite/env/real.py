@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.env import open_files
 from kafkalite.env.real_disk import RealDisk
@@ -52,7 +52,7 @@ def real_env(
         config: says how to authenticate to ZooKeeper; None: not at all.
     """
     sys.setswitchinterval(SWITCH_S)
-    access: list[object] = []
+    access: list[Any] = []
     clock: Clock = RealClock()
     network: Network = RealNetwork(on_fatal)
     disk: Disk = RealDisk()
@@ -74,6 +74,7 @@ def real_env(
         disk=disk,
         random=source,
         connect_coordinator=connect_coordinator or connect,
+        zookeeper_tls=lambda: access[0].tls if access else None,
         log_files=open_files.log_files(),
         descriptors=open_files.in_use,
     )

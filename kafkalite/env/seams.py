@@ -248,6 +248,8 @@ class Env:
     connect_coordinator: Callable[[str, int], Awaitable[Coordinator]]
     #: N bytes that nobody can foretell (nonces, salts); in a simulation, from its seed.
     entropy: Callable[[int], bytes] = os.urandom
+    #: What connects to ZooKeeper's servers, once it has, if they speak TLS.
+    zookeeper_tls: Callable[[], ClientTls | None] = lambda: None
     #: How many log files may be kept open.
     log_files: int = LEAST_LOG_FILES
     #: How many file descriptors the process uses, and its limit.

@@ -76,6 +76,7 @@ from kafkalite.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from kafkalite.node.security_health import SecurityHealth
     from kafkalite.schemas.coordinator import SchemaRegistry
+    from kafkalite.security.files import Reader
     from kafkalite.security.node_security import NodeSecurity
     from kafkalite.security.scram import Delegated, ScramCredential
 
@@ -137,20 +138,27 @@ class Node:
         )
 
     def _security_health(self, config: BrokerConfig) -> SecurityHealth | None:
-        if self.security is None:
+        security = self.security
+        if security is None and not config.zookeeper_ssl_client_enable:
             return None
 
         from kafkalite.node.security_health import SecurityHealth
 
         return SecurityHealth(
             config,
-            self.security.listeners(),
-            self.security.unread,
+            security.listeners() if security is not None else (),
+            security.unread if security is not None else dict,
             self.env.clock,
-            other_files=self.security.read_files,
+            readers=self._readers,
             disk=self.env.disk,
             supervisor=self.supervisor,
         )
+
+    def _readers(self) -> list[Reader]:
+        """What reads files of users, keys and certificates, without the listeners' TLS."""
+        readers: list[Reader] = [] if self.security is None else self.security.readers()
+        to_zookeeper = self.env.zookeeper_tls()
+        return readers if to_zookeeper is None else [*readers, to_zookeeper]
 
     def _peer_env(self, env: Env) -> Env:
         if self.security is None:
@@ -269,7 +277,7 @@ class Node:
             endpoints=self.endpoints,
         )
         self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
-        security = self._security_health(config)
+        self._security_watch = security = self._security_health(config)
         self.health = NodeHealth(
             (
                 self.zookeeper.problems,
@@ -413,6 +421,8 @@ class Node:
         if (security := self.security) is not None:
             key = await in_session(lambda session: registration.decoy_key(session, self.env.entropy))
             security.use_decoy_key(key)
+        if self._security_watch is not None:
+            self.supervisor.spawn("security.watch", self._security_watch.run())
         await self._membership.load()
         starts = await in_session(lambda session: registration.starts(session, self.local.broker_id))
         await self.logs.opening.start(
@@ -492,7 +502,7 @@ class Node:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the server that has the keys of tokens. Raises OSError."""
         assert self.security is not None
-        return await self.env.network.dial(host, port, self.security.issuer_tls() if is_secure else None)
+        return await self.env.network.dial(host, port, self.security.issuer_tls if is_secure else None)
 
     def _token_gone(self, token_id: str) -> None:
         self.kafka.listener.token_gone(token_id)

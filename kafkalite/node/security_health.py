@@ -1,6 +1,6 @@
-"""What is wrong with the certificates, users and keys of a node's listeners: files are replaced, and time passes.
+"""The files of certificates, users and keys of a node: they are replaced, and time passes.
 
-The files may be on a disk that hangs. A thread reads them first, so that the loop finds them in the page cache.
+They may be on a disk that hangs. While the node runs, a thread looks at them each second, and nobody on the loop does (ADR 80).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import os
 from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.config import BrokerConfig
@@ -15,6 +16,7 @@ from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError
 from kafkalite.extension.messages.watching import HealthProblem
+from kafkalite.security.files import Reader
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.own_certificate import periods, refusals
 
@@ -24,16 +26,16 @@ _CHECK_MS = 60_000
 _WARNED_S = 7 * 86_400.0
 #: Time in seconds for all files to be read; then their disk does not answer.
 _PATIENCE_S = 0.5
-#: Of each file that are read; no file of ours is larger.
-_MAX_BYTES = 2**20
+#: The pause in seconds between two looks: what is replaced holds within a second.
+_PAUSE_S = 0.5
 
 
 class SecurityHealth:
-    """Asks all listeners that have TLS, and whatever reads users and keys.
+    """Asks all listeners that have TLS, and whatever else reads files.
 
     Args:
         unread: setting -> why what it names cannot be used now.
-        other_files: of users and keys.
+        readers: of users and keys, and what this node shows to others.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class SecurityHealth:
         unread: Callable[[], Mapping[str, str]],
         clock: Clock,
         *,
-        other_files: Callable[[], Sequence[str]],
+        readers: Callable[[], Sequence[Reader]],
         disk: Disk,
         supervisor: Supervisor,
     ) -> None:
@@ -51,21 +53,29 @@ class SecurityHealth:
         self._unread = unread
         self._listeners = [each for each in listeners if each.tls is not None]
         self._clock = clock
-        self._other_files = other_files
+        self._readers = readers
+        self._is_watched = False
         self._disk = disk
         self._supervisor = supervisor
         self._loading: asyncio.Task[None] | None = None
         #: When the thread that reads now has begun; whether it took too long.
         self._loading_since_ms = 0
         self._is_hung = False
-        #: The file that the thread reads now, and what it is called if that does not end.
+        #: The file that the thread looks at now, and what it is called if that does not end.
         self._at: tuple[str, str] = ("", "")
         self._last: list[HealthProblem] = []
         self._checked: tuple[object, ...] = ()
         self._found: list[HealthProblem] = []
 
+    async def run(self) -> None:
+        """Watch the files until cancelled: from now on a thread alone looks at them."""
+        self._is_watched = True
+        while True:
+            await self.load()
+            await asyncio.sleep(_PAUSE_S)
+
     async def load(self) -> None:
-        """Have the files in the page cache, as far as their disk answers in time. One that hangs keeps one thread."""
+        """Have a thread look at the files, as far as their disk answers in time. One that hangs keeps one thread."""
         if self._loading is None or self._loading.done():
             self._loading_since_ms = self._clock.wall_ms()
             self._loading = self._supervisor.spawn("security.files", self._load(), Policy.ISOLATED)
@@ -75,37 +85,36 @@ class SecurityHealth:
         self._is_hung = not loading.done()
 
     async def _load(self) -> None:
-        files = [("users.not_reloaded", path) for path in self._other_files()]
-        for each in self._listeners:
-            assert each.tls is not None
-            stores = (each.tls.files.keystore, each.tls.files.truststore)
-            files += [("tls.not_reloaded", path) for path in stores if path]
-        if not files:
-            return
-        self._at = files[0]
-
-        def read() -> None:
-            for what, path in dict.fromkeys(files):
-                self._at = (what, path)
-                # What is wrong with it is found by those that use it.
-                with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
-                    file.read(_MAX_BYTES)
-
+        readers: list[Reader] = [*self._readers(), *(each.tls for each in self._listeners if each.tls is not None)]
+        for reader in readers:
+            # Before the thread begins: the file that it meets first may never answer.
+            reader.is_watched = self._is_watched
         with contextlib.suppress(OSError):  # no thread
-            await self._disk.run_blocking(read)
+            await self._disk.run_blocking(lambda: self._look(readers))
+
+    def _look(self, readers: Sequence[Reader]) -> None:
+        """In the thread."""
+        for reader in readers:
+            for path in reader.paths:
+                self._at = (reader.unusable, path)
+                # What is wrong with it is found by those that use it.
+                with contextlib.suppress(OSError, ValueError):
+                    os.stat(path)
+            reader.refresh()
+        if self._is_watched:
+            self._check_certificates()
 
     def problems(self) -> list[HealthProblem]:
-        """Those of now: files that have changed are read first. To be called after `load`."""
+        """Those that the thread has seen last. To be called after `load`. While nobody watches: those of now."""
         if self._is_hung:
             what, path = self._at
             hung = HealthProblem(what, self._loading_since_ms, "the disk of this file does not answer", path)
             return [hung, *(each for each in self._last if each.subject != path)]
-        self._last = self._problems()
-        return self._last
-
-    def _problems(self) -> list[HealthProblem]:
+        if not self._is_watched:
+            self._check_certificates()
         found = [HealthProblem("users.not_reloaded", 0, why, setting) for setting, why in self._unread().items()]
-        return [*found, *self._not_reloaded(), *self._doubtful()] if self._listeners else found
+        self._last = [*found, *self._not_reloaded(), *self._found]
+        return self._last
 
     def _not_reloaded(self) -> list[HealthProblem]:
         """Listeners whose files cannot be used any more: they go on, and the node would not start again."""
@@ -113,12 +122,15 @@ class SecurityHealth:
         for each in self._listeners:
             assert each.tls is not None
             with contextlib.suppress(ConfigError):
-                each.tls.context()  # the next handshake may be hours away
+                # The next handshake may be hours away. A thread that watches has just looked.
+                each.tls.context()
             if each.tls.complaint:
                 names.setdefault(each.tls.complaint, []).append(each.name)
         return [HealthProblem("tls.not_reloaded", 0, complaint, ", ".join(found)) for complaint, found in names.items()]
 
-    def _doubtful(self) -> list[HealthProblem]:
+    def _check_certificates(self) -> None:
+        if not self._listeners:
+            return
         now_ms = self._clock.wall_ms()
         try:
             stamps = tuple(each.tls.files.stamp() for each in self._listeners if each.tls is not None)
@@ -126,8 +138,8 @@ class SecurityHealth:
                 self._found = list(self._check(now_ms / 1000))
                 self._checked = (stamps, now_ms // _CHECK_MS)
         except (OSError, ConfigError):
-            return []  # `_not_reloaded` says what is wrong with the files
-        return self._found
+            # `_not_reloaded` says what is wrong with the files.
+            self._found, self._checked = [], ()
 
     def _check(self, now_s: float) -> list[HealthProblem]:
         found = [HealthProblem("certificate.refused", 0, text, name) for name, text in refusals(self._config)]

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from kafkalite.config import BrokerConfig, for_listener
 from kafkalite.errors import ConfigError
@@ -77,13 +78,32 @@ def secret_files(config: BrokerConfig) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
+class Reader(Protocol):
+    """What reads files again when they change: when it is asked for what they say, or when a thread calls `refresh`."""
+
+    #: The health problem if they cannot be read.
+    unusable: str
+    #: The thread does: what asks finds what it has read last, and waits for no disk.
+    is_watched: bool
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files."""
+
+    def refresh(self) -> None:
+        """Look whether the files have changed, and read them if so."""
+
+
 class PasswordFile:
     """Users and passwords (or tokens), one `NAME=SECRET` a line; read again when the file changes.
 
     `key`: the setting that names the file, for errors.
+    `is_watched`: a thread calls `refresh`; the file is not looked at for each login.
 
     What cannot be read leaves what was read before in force; one log line says so.
     """
+
+    unusable = "users.not_reloaded"
 
     def __init__(self, path: str, key: str = "sasl.plain.users.location") -> None:
         self._path = Path(path)
@@ -92,6 +112,12 @@ class PasswordFile:
         self._passwords: dict[str, str] = {}
         #: Why the present content cannot be used; empty: it can.
         self.complaint = ""
+        self.is_watched = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The file."""
+        return (str(self._path),)
 
     def load(self) -> dict[str, str]:
         """The present content. Raises ConfigError."""
@@ -115,6 +141,12 @@ class PasswordFile:
 
     def passwords(self) -> dict[str, str]:
         """Name -> password."""
+        if not self.is_watched:
+            self.refresh()
+        return self._passwords
+
+    def refresh(self) -> None:
+        """Look whether the file has changed. To be called by a thread."""
         try:
             now = self._path.stat()
             if (now.st_mtime_ns, now.st_size, now.st_ino) != self._seen:
@@ -124,4 +156,3 @@ class PasswordFile:
             if str(error) != self.complaint:
                 self.complaint = str(error)
                 _log.error("users_file.not_read", error=str(error))
-        return self._passwords

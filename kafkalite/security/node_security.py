@@ -18,7 +18,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.listener_settings import HTTP, RPC
 from kafkalite.security.dialling import ClientSecurity, Dialling
-from kafkalite.security.files import PasswordFile, reveal
+from kafkalite.security.files import PasswordFile, Reader, reveal
 from kafkalite.security.http_login import Logins
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.names import mapped_name, mapping_rules
@@ -30,7 +30,7 @@ from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name
 from kafkalite.security.tls_policy import tls_policy
 
 if TYPE_CHECKING:
-    from kafkalite.security.oauth import RemoteKeys, TokenChecker
+    from kafkalite.security.oauth import KeyFile, RemoteKeys, TokenChecker
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,9 @@ class NodeSecurity:
         self._now = now
         self._credentials = credentials
         self._password_files: dict[str, PasswordFile] = {}
+        self._key_files: list[KeyFile] = []
+        #: For the server that has the keys of tokens: trusted as nodes are, or by the system's authorities.
+        self.issuer_tls = ClientTls(TlsFiles("", config.ssl_truststore_location, ""), check_hostname=True)
         #: The cluster's, when it is known (`use_decoy_key`); before the listeners are bound.
         self._decoy_key = entropy(32)
         self._own_key = entropy(32)
@@ -108,15 +111,11 @@ class NodeSecurity:
             found[self._config.sasl_oauthbearer_jwks_endpoint_url] = why
         return found
 
-    def read_files(self) -> list[str]:
-        """The files of users and keys."""
-        url = self._config.sasl_oauthbearer_jwks_endpoint_url
-        keys = [url] if self._tokens is not None and self.remote_keys is None else []
-        return [*self._password_files, *map(_path_of, keys)]
-
-    def issuer_tls(self) -> ClientTls:
-        """For the server that has the keys of tokens: trusted as nodes are, or by the system's authorities."""
-        return ClientTls(TlsFiles("", self._config.ssl_truststore_location, ""), check_hostname=True)
+    def readers(self) -> list[Reader]:
+        """What reads files of users and keys, and of what this node shows to others."""
+        to_issuer = self.issuer_tls if self.remote_keys is not None else None
+        dialling = [tls for tls in (self.to_rpc.tls, self.to_kafka.tls, to_issuer) if tls is not None]
+        return [*self._password_files.values(), *self._key_files, *dialling]
 
     def _kafka_listeners(self) -> dict[str, ListenerSecurity]:
         listeners = kafka_listeners(self._config)
@@ -247,6 +246,7 @@ class NodeSecurity:
         if url.startswith("file:"):
             keys = KeyFile(_path_of(url))
             keys.load()
+            self._key_files.append(keys)
             self._tokens = TokenChecker(rules, keys, self._wall)
             self._tokens.load()
         else:

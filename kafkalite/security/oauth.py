@@ -320,7 +320,12 @@ class RemoteKeys:
 
 
 class KeyFile:
-    """The text of a file; read again when it changes. What cannot be read leaves what was read before in force."""
+    """The text of a file; read again when it changes. What cannot be read leaves what was read before in force.
+
+    `is_watched`: a thread calls `refresh`; the file is not looked at for each login.
+    """
+
+    unusable = "users.not_reloaded"
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -328,6 +333,12 @@ class KeyFile:
         self._text = ""
         #: Why the present content cannot be read; empty: it can.
         self.complaint = ""
+        self.is_watched = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The file."""
+        return (str(self._path),)
 
     def load(self) -> None:
         """Raises ConfigError: there is nothing to read."""
@@ -336,6 +347,12 @@ class KeyFile:
 
     def text(self) -> str:
         """The present content; empty if there was never any."""
+        if not self.is_watched:
+            self.refresh()
+        return self._text
+
+    def refresh(self) -> None:
+        """Look whether the file has changed. To be called by a thread."""
         try:
             stat = self._path.stat()
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
@@ -349,4 +366,3 @@ class KeyFile:
             if str(error) != self.complaint:
                 self.complaint = str(error)
                 _log.error("oauth.keys_not_read", error=str(error))
-        return self._text

@@ -1,4 +1,6 @@
-"""TLS from PEM files, read again when they change: a handshake that begins after a change takes the new ones.
+"""TLS from PEM files, read again when they change: a client's next handshake takes the new ones, a node's one that begins a second later.
+
+A handshake of a client looks at the files. A node has one event loop, which must not wait for a disk: a thread looks (`node/security_health`).
 
 Resumption is off, so that every connection is a handshake with today's certificates and today's authorities. Tickets are an option of OpenSSL.
 Its cache of sessions is not, in Python: a peer of TLS 1.2 can name a session there. So a listener changes its context once there are any.
@@ -103,6 +105,8 @@ def _reason(error: OSError | ValueError, files: TlsFiles) -> str:
 class _Reloading:
     """A context that follows its files. While they cannot be used, the last good ones stay; one log line says so."""
 
+    unusable = "tls.not_reloaded"
+
     def __init__(self, files: TlsFiles) -> None:
         self.files = files
         self._stamp: tuple[object, ...] = ()
@@ -111,12 +115,27 @@ class _Reloading:
         self.complaint = ""
         #: What others will refuse of files that were replaced, one line each.
         self.doubts: Callable[[], Sequence[str]] = tuple
+        #: A thread calls `refresh`: the files are not looked at for each handshake.
+        self.is_watched = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files."""
+        return tuple(filter(None, (self.files.keystore, self.files.truststore)))
 
     def _make(self) -> ssl.SSLContext:
         raise NotImplementedError
 
     def context(self) -> ssl.SSLContext:
         """For the next handshake. Raises ConfigError if there has never been a good one."""
+        return self._context if self.is_watched and self._context is not None else self._read()
+
+    def refresh(self) -> None:
+        """Look whether the files have changed. To be called by a thread."""
+        with contextlib.suppress(ConfigError):  # the next handshake has it
+            self._read()
+
+    def _read(self) -> ssl.SSLContext:
         try:
             stamp = self.files.stamp()
             if stamp != self._stamp or self._context is None:
@@ -158,10 +177,20 @@ class ServerTls(_Reloading):
     def context_at(self, now_s: float) -> ssl.SSLContext:
         """For the next handshake of a listener: without sessions of TLS 1.2 that are older than a second. Raises ConfigError."""
         context = self.context()
-        if now_s < self._next_s or not context.session_stats()["number"]:
+        if self.is_watched or now_s < self._next_s:
+            return context
+        return self._without_sessions(context, now_s)
+
+    def refresh(self) -> None:
+        super().refresh()
+        if self._context is not None:
+            self._without_sessions(self._context, 0.0)
+
+    def _without_sessions(self, context: ssl.SSLContext, now_s: float) -> ssl.SSLContext:
+        if not context.session_stats()["number"]:
             return context
         self._next_s = now_s + _CONTEXT_S
-        with contextlib.suppress(OSError, ValueError):  # `context` reports what is wrong with the files
+        with contextlib.suppress(OSError, ValueError):  # `_read` reports what is wrong with the files
             self._context = context = self._make()
         return context
 

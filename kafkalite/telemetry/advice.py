@@ -48,7 +48,7 @@ ADVICE = {
     ),
     "users.not_reloaded": Advice(
         "the node goes on with the users, tokens or keys that it read before",
-        "correct the file or the address that is named (docs/security.md); it is read again at the next login. Do not restart the node before that; "
+        "correct the file or the address that is named (docs/security.md); it is read again within a second. Do not restart the node before that; "
         "it would not start, or would let nobody in",
     ),
     "certificate.refused": Advice(

@@ -78,7 +78,7 @@ def _health(config: BrokerConfig, now_s: float, *names: str) -> tuple[SecurityHe
     clock: Any = SimpleNamespace(wall_ms=lambda: int(now_s * 1000))
     listeners.append(SimpleNamespace(name="plain", tls=None))
     return SecurityHealth(
-        config, listeners, dict, clock, other_files=list, disk=_threads(), supervisor=_supervisor()
+        config, listeners, dict, clock, readers=list, disk=_threads(), supervisor=_supervisor()
     ), clock
 
 
@@ -164,7 +164,7 @@ def test_users_and_keys_that_cannot_be_read_are_a_problem_until_they_are_right(t
         node.listeners(),
         node.unread,
         clock,
-        other_files=node.read_files,
+        readers=node.readers,
         disk=_threads(),
         supervisor=_supervisor(),
     )
@@ -207,11 +207,11 @@ async def test_files_on_a_disk_that_hangs_are_a_problem_and_hold_nobody_up(
         node.listeners(),
         unread,
         clock,
-        other_files=node.read_files,
+        readers=node.readers,
         disk=disk,
         supervisor=_supervisor(),
     )
-    assert node.read_files() == [str(users)]
+    assert [each.paths for each in node.readers()] == [(str(users),)]
     await health.load()
     assert _said(health) == []
     disk.answers.clear()
@@ -228,3 +228,96 @@ async def test_files_on_a_disk_that_hangs_are_a_problem_and_hold_nobody_up(
     await health.load()
     assert _said(health) == []
     assert all(asked), "nothing was read meanwhile"
+
+
+class _Thread(_Threads):
+    """Functions run at once, and `is_running` while they do."""
+
+    is_running = False
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        self.is_running = True
+        try:
+            return function()
+        finally:
+            self.is_running = False
+
+
+@pytest.fixture
+def renewed(authority: Authority) -> bytes:
+    """Another certificate of the node."""
+    return Path(authority.issue("new")).read_bytes()
+
+
+async def test_no_login_and_no_handshake_of_a_node_looks_at_a_file(
+    authority: Authority, store: Path, renewed: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them did, on the event loop: a file system that did not answer stopped the node."""
+    users, tokens, keys = tmp_path / "users", tmp_path / "tokens", tmp_path / "keys.json"
+    users.write_text("alice=secret\n")
+    tokens.write_text("grafana=0123456789abcdef\n")
+    keys.write_text(_KEYS)
+    config = broker_config(
+        {
+            "listener.security.protocol": "SASL_SSL",
+            "host": "127.0.0.1",
+            "ssl.keystore.location": str(store),
+            "ssl.truststore.location": authority.truststore,
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN,OAUTHBEARER",
+            "sasl.plain.users.location": str(users),
+            "http.port": 0,
+            "http.bearer.tokens.location": str(tokens),
+            "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
+            "sasl.oauthbearer.expected.audience": "kafka",
+            **_NODES,
+        }
+    )[0]
+    node, disk, supervisor = _security(config), _Thread(), _supervisor()
+    clock: Any = SimpleNamespace(wall_ms=lambda: 0)
+    threads: Any = disk
+    health = SecurityHealth(
+        config, node.listeners(), node.unread, clock, readers=node.readers, disk=threads, supervisor=supervisor
+    )
+    monkeypatch.setattr(security_health, "_PAUSE_S", 0.0)
+    outside: list[str] = []
+    for function in ("stat", "open"):
+        real = getattr(os, function)
+
+        def called(path: Any, *args: Any, real: Any = real, **named: Any) -> Any:
+            if not disk.is_running:
+                outside.append(str(path))
+            return real(path, *args, **named)
+
+        monkeypatch.setattr(os, function, called)
+
+    def listener() -> Any:
+        return node.kafka["EXTERNAL" if "EXTERNAL" in node.kafka else next(iter(node.kafka))]
+
+    def seen() -> tuple[object, ...]:
+        """What a login and a handshake of each kind find."""
+        assert node.http is not None and node.http.logins is not None and node._tokens is not None
+        node._tokens.load()
+        dialled = [tls.context() for tls in (node.to_rpc.tls, node.to_kafka.tls) if tls is not None]
+        assert len(dialled) == 2
+        passwords = [dict(file.passwords()) for file in node._password_files.values()]
+        return (listener().tls.context_at(9.0), *dialled, node._tokens._text, *map(tuple, passwords))
+
+    before = seen()
+    assert outside, "while nobody watches, they look themselves"
+    watching = supervisor.spawn("watch", health.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    outside.clear()
+    assert seen() == before and _said(health) == []
+    _replace(store, renewed)
+    _replace(users, b"alice=secret\nbob=secret\n")
+    _replace(tokens, b"prometheus=0123456789abcdef\n")
+    _replace(keys, _KEYS.replace("11qY", "12qY").encode())
+    outside.clear()
+    assert seen() == before
+    for _ in range(20):
+        await asyncio.sleep(0)
+    after = seen()
+    assert all(new != old for new, old in zip(after, before, strict=True))
+    assert _said(health) == [] and outside == []
+    watching.cancel()
