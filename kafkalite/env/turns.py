@@ -37,6 +37,16 @@ async def result_of(steps: Generator[None, None, _T]) -> _T:
         await asyncio.sleep(0)
 
 
+def at_once(steps: Generator[None, None, _T]) -> _T:
+    """What a computation in steps returns, where little is to be done, or nobody waits."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: _T = end.value
+            return found
+
+
 async def with_pauses(elements: Iterable[_T]) -> AsyncIterator[_T]:
     """The elements, for each of which there is little to do. The loop serves others after each hundred of them."""
     for number, element in enumerate(elements, 1):

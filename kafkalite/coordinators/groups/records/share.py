@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from kafkalite.coordinators.groups.decisions.members import (
@@ -22,10 +22,15 @@ from kafkalite.coordinators.groups.decisions.share.group import (
 )
 from kafkalite.coordinators.groups.records.pairs import pair, parsed
 from kafkalite.coordinators.internal_log import KeyValue
+from kafkalite.env.turns import at_once
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import Buffer
 from kafkalite.protocol import wire
+from kafkalite.protocol.codec import encoding
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 
+#: Of a record that is made in steps.
+TOPICS_PER_STEP = 200
 _MEMBER, _GROUP, _TARGET, _TARGET_MEMBER, _CURRENT, _SHARED = 10, 11, 12, 13, 14, 15
 #: Version of the key -> the record's wire classes.
 _KINDS = {
@@ -73,7 +78,7 @@ def encode_record(group_id: str, record: ShareRecord) -> KeyValue:
             value = None if member is None else _current(member)
             return pair(_CURRENT, wire.ShareGroupCurrentMemberAssignmentKey(group_id, member_id), value)
         case PartitionsWithState():
-            value = _shared(record)
+            value = at_once(_shared(record))
     return pair(_SHARED, wire.ShareGroupStatePartitionMetadataKey(group_id), value)
 
 
@@ -83,17 +88,38 @@ def _current(member: ShareMember) -> wire.ShareGroupCurrentMemberAssignmentValue
     return cls(member.epoch, member.previous_epoch, 0, assigned)
 
 
-def _shared(record: PartitionsWithState) -> wire.ShareGroupStatePartitionMetadataValue:
+def encoding_record(group_id: str, record: ShareRecord) -> Generator[None, None, KeyValue]:
+    """As `encode_record`, in steps: a group may share the partitions of 12,000 topics."""
+    if not isinstance(record, PartitionsWithState):
+        return encode_record(group_id, record)
+    value = yield from _shared(record)
+    key, _ = pair(_SHARED, wire.ShareGroupStatePartitionMetadataKey(group_id), None)
+    chunks: list[Buffer] = []
+    chunks.append((yield from encoding(type(value).__name__, value, 0, bytearray(2), chunks)))
+    return key, b"".join(chunks)
+
+
+def _shared(record: PartitionsWithState) -> Generator[None, None, wire.ShareGroupStatePartitionMetadataValue]:
+    """A step for each TOPICS_PER_STEP topics."""
     cls = wire.ShareGroupStatePartitionMetadataValue
 
-    def named(topics: SharedTopics) -> list[Any]:
-        return [
-            cls.TopicPartitionsInfo(to_wire(topic_id), topic.name, sorted(topic.partitions))
-            for topic_id, topic in sorted(topics.items())
-        ]
+    def named(topics: SharedTopics) -> Generator[None, None, list[Any]]:
+        found = []
+        for number, topic_id in enumerate(sorted(topics), 1):
+            topic = topics[topic_id]
+            found.append(cls.TopicPartitionsInfo(to_wire(topic_id), topic.name, sorted(topic.partitions)))
+            if not number % TOPICS_PER_STEP:
+                yield
+        return found
 
-    deleting = [cls.TopicInfo(to_wire(topic_id), name) for topic_id, name in sorted(record.deleting.items())]
-    return cls(named(record.initializing), named(record.initialized), deleting)
+    initializing = yield from named(record.initializing)
+    initialized = yield from named(record.initialized)
+    deleting = []
+    for number, topic_id in enumerate(sorted(record.deleting), 1):
+        deleting.append(cls.TopicInfo(to_wire(topic_id), record.deleting[topic_id]))
+        if not number % TOPICS_PER_STEP:
+            yield
+    return cls(initializing, initialized, deleting)
 
 
 def parse(version: int, key: bytes, value: bytes | None) -> ShareGroupRecord:

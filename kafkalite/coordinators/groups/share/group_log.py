@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Generator, Sequence
 
 from kafkalite.coordinators.append_sizes import cuts
 from kafkalite.coordinators.committed import CommittedAppends
-from kafkalite.coordinators.groups.decisions.share.group import ShareGroup, ShareRecord, tombstones
+from kafkalite.coordinators.groups.decisions.share.group import PartitionsWithState, ShareGroup, ShareRecord, tombstones
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import share as share_records
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode, api_error
+
+#: How often records are made in steps, if the group changes each time.
+_ATTEMPTS = 3
 
 
 class ShareGroupLog:
@@ -34,6 +39,29 @@ class ShareGroupLog:
         """Append and apply, without waiting for replication. Raises ApiError: nothing was appended, and nothing has changed."""
         if records:
             self._write(entry, group, records, _encoded(group, records))
+
+    async def write_in_steps(
+        self, entry: GroupEntry, group: ShareGroup, records: Callable[[], Sequence[ShareRecord]]
+    ) -> None:
+        """As `write`. The records of a group that shares very many topics are encoded in steps, between which the loop serves others. If the
+        group has changed meanwhile, that is repeated. Those of other groups are made, encoded and written at once.
+
+        `records` may raise ApiError.
+        """
+        known, runtime = entry.share, entry.share_runtime
+        for _ in range(_ATTEMPTS):
+            if len(group.shared.initializing) + len(group.shared.initialized) > share_records.TOPICS_PER_STEP:
+                await asyncio.sleep(0)
+            shared, epoch, deletions = group.shared, group.epoch, runtime.deletions
+            made = records()
+            pairs = await result_of(_encoding(group, made))
+            if entry.share is not known or self._log.ready_state(entry.partition.index) is not entry.partition:
+                raise api_error(ErrorCode.NOT_COORDINATOR)
+            if group.shared is shared and (group.epoch, runtime.deletions) == (epoch, deletions):
+                if made:
+                    self._write(entry, group, made, pairs)
+                return
+        self.write(entry, group, records())
 
     def write_each(self, entry: GroupEntry, group: ShareGroup, records: Sequence[ShareRecord]) -> None:
         """As `write`, of records that mean something without those behind them, in as many appends as they need."""
@@ -86,6 +114,15 @@ def need_share_group(entry: GroupEntry | None) -> ShareGroup:
     if entry is None or entry.share is None or entry.share.is_dead:
         raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such share group")
     return entry.share
+
+
+def _encoding(group: ShareGroup, records: Sequence[ShareRecord]) -> Generator[None, None, list[KeyValue]]:
+    pairs = []
+    for record in records:
+        if isinstance(record, PartitionsWithState) and len(record.initializing) > share_records.TOPICS_PER_STEP:
+            yield  # to make it has taken a while, too
+        pairs.append((yield from share_records.encoding_record(group.group_id, record)))
+    return pairs
 
 
 def _encoded(group: ShareGroup, records: Sequence[ShareRecord]) -> list[KeyValue]:

@@ -6,14 +6,16 @@ The share coordinator has them. The group's own records say which ones there are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from kafkalite.coordinators.groups.decisions.share import states as rules
 from kafkalite.coordinators.groups.decisions.share.group import (
     SharedTopic,
     SharedTopics,
     ShareGroup,
+    ShareRecord,
     deletion_begun,
     joined,
     only,
@@ -97,14 +99,14 @@ class ShareGroupStates:
         runtime = entry.share_runtime
         try:
             while self._group_log.is_current(entry, group):
-                keys = _keys_of(group.group_id, _due(entry, group))[:_CHUNK]
+                keys = list(islice(_keys_of(group.group_id, _due(entry, group)), _CHUNK))
                 epoch, deletions = group.epoch, runtime.deletions
                 await self._group_log.stored(entry, group)
                 if runtime.deletions != deletions:
                     continue  # others are due by now
                 begun = await _errors(
                     runtime,
-                    [partial(self._begin, entry, group, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys],
+                    (partial(self._begin, entry, group, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys),
                 )
                 if runtime.deletions != deletions:
                     continue  # what was deleted meanwhile, and is wanted again by now, begins another time
@@ -163,25 +165,39 @@ class ShareGroupStates:
             left = named - found.keys()
             wanted = {key: each for key, each in rules.begun(group).items() if key in left}
             free = {key: each for key, each in wanted.items() if key not in runtime.being_deleted}
-            doomed = self._note_deletion(entry, group, free)
+            # Nobody else begins to delete them while this is noted.
+            runtime.being_deleted |= free.keys()
+            try:
+                doomed = await self._note_deletion(entry, group, free.keys())
+            finally:
+                runtime.being_deleted -= free.keys()
+                runtime.rest()
             found |= await self._delete(entry, group, doomed)
             if len(doomed) == len(free):
                 return found | {key: _not_deleted() for key in wanted.keys() - free.keys()}
 
-    def _note_deletion(self, entry: GroupEntry, group: ShareGroup, wanted: SharedTopics) -> SharedTopics:
+    async def _note_deletion(
+        self, entry: GroupEntry, group: ShareGroup, wanted: Collection[TopicId]
+    ) -> dict[TopicId, SharedTopic]:
         """Of which topics it could be noted. A record that is nearly as large as it may be has no room for all: they are deleted in turn."""
-        names = list(wanted)
-        while names:
-            doomed = {key: wanted[key] for key in names}
+        doomed: dict[TopicId, SharedTopic] = {}
+        most = len(wanted)
+
+        def noting() -> list[ShareRecord]:
+            nonlocal doomed
+            doomed = dict(islice(((key, each) for key, each in rules.begun(group).items() if key in wanted), most))
+            return [deletion_begun(group.shared, doomed)] if doomed else []
+
+        while most:
             try:
-                self._group_log.write(entry, group, [deletion_begun(group.shared, doomed)])
+                await self._group_log.write_in_steps(entry, group, noting)
             except ApiError as error:
-                if error.code is not ErrorCode.INVALID_COMMIT_OFFSET_SIZE or len(names) == 1:
+                if error.code is not ErrorCode.INVALID_COMMIT_OFFSET_SIZE or len(doomed) == 1:
                     raise
-                names = names[: len(names) // 2]
+                most = len(doomed) // 2
             else:
-                return doomed
-        return {}
+                break
+        return doomed
 
     async def _delete(
         self, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
@@ -192,13 +208,20 @@ class ShareGroupStates:
         runtime.deletions += bool(doomed)
         try:
             await self._group_log.stored(entry, group)
-            keys = _keys_of(group.group_id, doomed)
             failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
-            errors = await _errors(runtime, [partial(self._erase, runtime, key) for _, key in keys])
-            for (topic_id, _), error in zip(keys, errors, strict=True):
+            asked: list[TopicId] = []
+
+            def erasing() -> Iterator[_Work]:
+                for topic_id, key in _keys_of(group.group_id, doomed):
+                    asked.append(topic_id)
+                    yield partial(self._erase, runtime, key)
+
+            errors = await _errors(runtime, erasing())
+            for topic_id, error in zip(asked, errors, strict=True):
                 failed[topic_id] = failed[topic_id] or error
             self._group_log.check_current(entry, group)
-            self._group_log.write(entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
+            kept = {key for key in doomed if failed[key]}
+            await self._group_log.write_in_steps(entry, group, lambda: rules.deleted(group, doomed, kept))
         finally:
             runtime.being_deleted -= doomed.keys()
             runtime.rest()
@@ -253,28 +276,32 @@ class ShareGroupStates:
         runtime = entry.share_runtime
         deletions = runtime.deletions
         named = {key: SharedTopic(name, frozenset(each)) for key, (name, each) in wanted.items()}
-        self._group_log.write(entry, group, rules.about_to_set(group, named))
+        await self._group_log.write_in_steps(entry, group, lambda: rules.about_to_set(group, named))
         epoch = group.epoch
         await self._group_log.stored(entry, group)
-        keys = [
-            (topic_id, ShareKey.of(group.group_id, topic_id, number))
-            for topic_id, (_, each) in wanted.items()
-            for number in each
-        ]
-        beginnings = [
-            partial(self._begin, entry, group, topic_id, key, epoch, wanted[topic_id][1][key.partition])
-            for topic_id, key in keys
-        ]
-        errors = await _errors(runtime, beginnings)
-        results = {(topic_id, key.partition): error for (topic_id, key), error in zip(keys, errors, strict=True)}
+        places: list[tuple[TopicId, int]] = []
+
+        def beginnings() -> Iterator[_Work]:
+            for topic_id, (_, offsets) in wanted.items():
+                for number, offset in offsets.items():
+                    places.append((topic_id, number))
+                    key = ShareKey.of(group.group_id, topic_id, number)
+                    yield partial(self._begin, entry, group, topic_id, key, epoch, offset)
+
+        errors = await _errors(runtime, beginnings())
+        results = dict(zip(places, errors, strict=True))
         self._group_log.check_current(entry, group)
-        if runtime.deletions != deletions:
-            raise _not_deleted()
         done = {
             topic_id: (name, frozenset(number for number in each if results[topic_id, number] is None))
             for topic_id, (name, each) in wanted.items()
         }
-        self._group_log.write(entry, group, rules.set_by_hand(group, done))
+
+        def setting() -> list[ShareRecord]:
+            if runtime.deletions != deletions:
+                raise _not_deleted()
+            return rules.set_by_hand(group, done)
+
+        await self._group_log.write_in_steps(entry, group, setting)
         await self._group_log.replicated(entry)
         return results
 
@@ -360,7 +387,7 @@ class ShareGroupStates:
         try:
             self._group_log.write(entry, group, rules.beginning_again(group, doomed))
             await self._group_log.stored(entry, group)
-            keys = _keys_of(group.group_id, doomed)
+            keys = list(_keys_of(group.group_id, doomed))
             while keys and self._group_log.is_current(entry, group):
                 erasing = [partial(self._erase, runtime, key) for _, key in keys[:_CHUNK]]
                 errors = await _errors(runtime, erasing)
@@ -420,21 +447,19 @@ def _is_to_begin(entry: GroupEntry, group: ShareGroup, topic_id: TopicId, number
     return rules.is_to_begin(group, topic_id, number) and (leaving is None or number not in leaving.partitions)
 
 
-def _keys_of(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:
-    """The keys of all these partitions, sorted, each with its topic."""
-    return [
-        (topic_id, ShareKey.of(group_id, topic_id, number))
-        for topic_id, numbers in sorted(partitions_of(topics).items())
-        for number in sorted(numbers)
-    ]
+def _keys_of(group_id: str, topics: SharedTopics) -> Iterator[tuple[TopicId, ShareKey]]:
+    """The keys of all these partitions, sorted, each with its topic. One at a time: there may be more than one turn of the loop can make."""
+    for topic_id in sorted(topics):
+        for number in sorted(topics[topic_id].partitions):
+            yield topic_id, ShareKey.of(group_id, topic_id, number)
 
 
-async def _errors(runtime: ShareRuntime, work: Sequence[_Work]) -> list[ApiError | None]:
-    """Ask share coordinators for all this, _CHUNK at a time side by side; the error of each."""
-    asking = [partial(_while_ours, runtime, each) for each in work]
+async def _errors(runtime: ShareRuntime, work: Iterable[_Work]) -> list[ApiError | None]:
+    """Ask share coordinators for all this, _CHUNK at a time side by side; the error of each. The work is taken as its turn comes."""
+    left = iter(work)
     errors: list[ApiError | None] = []
-    for start in range(0, len(asking), _CHUNK):
-        errors += await _side_by_side(asking[start : start + _CHUNK])
+    while some := [partial(_while_ours, runtime, each) for each in islice(left, _CHUNK)]:
+        errors += await _side_by_side(some)
     return errors
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import islice
 
 from kafkalite.coordinators.end_offsets import EndOffsets, Leaders
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
@@ -33,6 +34,8 @@ from kafkalite.security.requirements import REFUSALS
 _WantedOffsets = Mapping[str, tuple[TopicId | None, list[int]]]
 #: Partitions that share coordinators are asked for at a time.
 _SUMMARIES_AT_ONCE = 50
+#: Partitions whose leaders are asked for their ends at a time.
+_ENDS_AT_ONCE = 500
 _ASSIGNOR = "simple"
 _NO_SUCH_TOPIC = "This server does not host this topic-partition."
 
@@ -169,20 +172,12 @@ class ShareGroupHandlers:
                 group: ShareGroup | None = self._share_group(asked.group_id)
             else:
                 group = None
-            wanted: dict[str, tuple[TopicId | None, list[int]]] = {}
-            if asked.topics is None:
-                assert group is not None
-                is_visible = self._access.visible(request, DESCRIBE_TOPIC)
-                for known_id, topic in sorted(group.shared.initialized.items(), key=lambda item: item[1].name):
-                    # What is left of former topics of its name must not stand for the present one.
-                    is_present = topic.name not in wanted or known_id == self._groups.topics.topic_id(topic.name)
-                    if is_visible(topic.name) and is_present:
-                        wanted[topic.name] = (known_id, sorted(topic.partitions))
-            else:
-                for each in asked.topics:
-                    wanted[each.topic_name] = (self._seen_id(request, each.topic_name), list(each.partitions))
+            wanted = await in_slices(request, self._wanted(request, asked, group))
             known = await self._summaries(asked.group_id, wanted)
-            ends = await self._leaders.end_offsets(known)
+            ends: EndOffsets = {}
+            places = iter(known)
+            while some := list(islice(places, _ENDS_AT_ONCE)):
+                ends |= await self._leaders.end_offsets(some)
         except ApiError as error:
             return response.DescribeShareGroupOffsetsResponseGroup(
                 asked.group_id, [], int(error.code), str(error) or None
@@ -190,17 +185,42 @@ class ShareGroupHandlers:
         topics = await in_slices(request, _described_offsets(wanted, denied, known, ends))
         return response.DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
 
+    def _wanted(
+        self,
+        request: Request,
+        asked: wire.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
+        group: ShareGroup | None,
+    ) -> Steps[dict[str, tuple[TopicId | None, list[int]]]]:
+        """The topics that are asked for, or all that the group shares."""
+        wanted: dict[str, tuple[TopicId | None, list[int]]] = {}
+        if asked.topics is not None:
+            for count, each in enumerate(asked.topics, 1):
+                wanted[each.topic_name] = (self._seen_id(request, each.topic_name), list(each.partitions))
+                if not count % STEP:
+                    yield
+            return wanted
+        assert group is not None
+        is_visible = self._access.visible(request, DESCRIBE_TOPIC)
+        shared = sorted(group.shared.initialized.items(), key=lambda item: item[1].name)
+        for count, (known_id, topic) in enumerate(shared, 1):
+            # What is left of former topics of its name must not stand for the present one.
+            is_present = topic.name not in wanted or known_id == self._groups.topics.topic_id(topic.name)
+            if is_visible(topic.name) and is_present:
+                wanted[topic.name] = (known_id, sorted(topic.partitions))
+            if not count % STEP:
+                yield
+        return wanted
+
     async def _summaries(self, group_id: str, wanted: _WantedOffsets) -> dict[TopicPartition, ShareSummary | ApiError]:
         """Of the partitions of topics that are there. Some at a time, side by side: those of one coordinator share its requests."""
         found: dict[TopicPartition, ShareSummary | ApiError] = {}
-        keys = [
+        keys = (
             (TopicPartition(name, number), topic_id)
             for name, (topic_id, numbers) in wanted.items()
             if topic_id is not None
             for number in numbers
-        ]
-        for start in range(0, len(keys), _SUMMARIES_AT_ONCE):
-            some = keys[start : start + _SUMMARIES_AT_ONCE]
+        )
+        while some := list(islice(keys, _SUMMARIES_AT_ONCE)):
             async with SideBySide() as tasks:
                 summaries = [
                     tasks.create_task(self._summary(group_id, topic_id, place.partition)) for place, topic_id in some
@@ -238,6 +258,9 @@ class ShareGroupHandlers:
         wanted: dict[TopicId, tuple[str, Mapping[int, Offset]]] = {}
         number = 0
         for topic in message.topics:
+            number += 1
+            if not number % STEP:
+                yield
             found = known[topic.topic_name]
             if found.error or topic.topic_name in request.denied.topics:
                 continue
@@ -262,6 +285,9 @@ class ShareGroupHandlers:
         responses = []
         count = 0
         for topic in message.topics:
+            count += 1
+            if not count % STEP:
+                yield
             topic_id = self._seen_id(request, topic.topic_name)
             errors = {}
             for each in topic.partitions:
@@ -284,7 +310,6 @@ class ShareGroupHandlers:
         self, request: Request, message: wire.DeleteShareGroupOffsetsRequest
     ) -> wire.DeleteShareGroupOffsetsResponse:
         self._check_feature()
-        response = wire.DeleteShareGroupOffsetsResponse
         #: Of each name the topics, former ones too.
         ids: dict[str, list[TopicId]] = {}
         results: Mapping[TopicId, ApiError | None] = {}
@@ -301,8 +326,20 @@ class ShareGroupHandlers:
                     ids.setdefault(known.name, []).append(known_id)
             doomed = [topic_id for name in asked for topic_id in ids.get(name, ())]
             results = await self._groups.share_states.delete_states(entry, doomed)
+        return await in_slices(request, self._deleted(request, message, ids, results))
+
+    def _deleted(
+        self,
+        request: Request,
+        message: wire.DeleteShareGroupOffsetsRequest,
+        ids: Mapping[str, list[TopicId]],
+        results: Mapping[TopicId, ApiError | None],
+    ) -> Steps[wire.DeleteShareGroupOffsetsResponse]:
+        response = wire.DeleteShareGroupOffsetsResponse
         responses = []
-        for topic in message.topics:
+        for count, topic in enumerate(message.topics, 1):
+            if not count % STEP:
+                yield
             found = ids.get(topic.topic_name, [])
             error: ApiError | None = None
             if topic.topic_name in request.denied.topics:

@@ -153,8 +153,7 @@ def joined(some: SharedTopics, more: SharedTopics) -> dict[TopicId, SharedTopic]
     found = dict(some)
     for topic_id, topic in more.items():
         known = found.get(topic_id)
-        partitions = topic.partitions if known is None else known.partitions | topic.partitions
-        found[topic_id] = SharedTopic(topic.name, partitions)
+        found[topic_id] = topic if known is None else SharedTopic(topic.name, known.partitions | topic.partitions)
     return found
 
 
@@ -162,9 +161,10 @@ def without(some: SharedTopics, others: Mapping[TopicId, frozenset[int]]) -> dic
     """`some` without these partitions."""
     found: dict[TopicId, SharedTopic] = {}
     for topic_id, topic in some.items():
-        left = topic.partitions - others.get(topic_id, frozenset())
+        gone = others.get(topic_id)
+        left = topic.partitions if gone is None else topic.partitions - gone
         if left:
-            found[topic_id] = SharedTopic(topic.name, left)
+            found[topic_id] = topic if gone is None else SharedTopic(topic.name, left)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from kafkalite.coordinators.groups.decisions.members import GroupEpoch
@@ -65,8 +65,8 @@ def about_to_set(group: ShareGroup, wanted: SharedTopics) -> list[ShareRecord]:
     return [*noted, *next_epoch(group)]
 
 
-def deleted(group: ShareGroup, doomed: SharedTopics, kept: Sequence[TopicId]) -> list[ShareRecord]:
-    """The states of `doomed` are deleted, but for those of `kept`, which could not be."""
+def deleted(group: ShareGroup, doomed: SharedTopics, kept: Collection[TopicId]) -> list[ShareRecord]:
+    """The states of `doomed` are deleted, but for those of `kept`, which could not be (a set: there may be thousands of both)."""
     if not doomed:
         return []
     shared = group.shared
