@@ -7,7 +7,7 @@ A cluster without an authorizer has no guard at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.services import Services
@@ -48,7 +48,7 @@ def _of(attribute: str, name: str = "name") -> Names:
     """The names of the structs in a list of the message."""
 
     def names(services: Services, message: Any, version: int) -> Iterable[str]:
-        return [getattr(each, name) for each in getattr(message, attribute) or ()]
+        return (getattr(each, name) for each in getattr(message, attribute) or ())
 
     return names
 
@@ -65,15 +65,13 @@ def _listed(attribute: str) -> Names:
     return lambda services, message, version: getattr(message, attribute)
 
 
-def _known_names(services: Services, topics: Iterable[Any], attribute: str) -> list[str]:
-    """Names of topics that are asked for by name or by id; ids that nobody knows have no name."""
-    names = []
+def _known_names(services: Services, topics: Iterable[Any], attribute: str) -> Iterator[str]:
+    """Names of topics that are asked for by name or by id; ids that nobody knows have no name. One at a time: there may be 100,000."""
     for topic in topics:
         if topic.topic_id == ZERO_UUID:
-            names.append(getattr(topic, attribute) or "")
+            yield getattr(topic, attribute) or ""
         elif (name := services.topic_name(topic_ids.from_wire(topic.topic_id))) is not None:
-            names.append(name)
-    return names
+            yield name
 
 
 def _names_of_ids(services: Services, topics: Iterable[Any]) -> list[str]:
@@ -175,9 +173,9 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("DescribeShareGroupOffsets", _GROUP): lambda services, message, version: [
         group.group_id for group in message.groups
     ],
-    ("DescribeShareGroupOffsets", _TOPIC): lambda services, message, version: [
+    ("DescribeShareGroupOffsets", _TOPIC): lambda services, message, version: (
         topic.topic_name for group in message.groups for topic in group.topics or ()
-    ],
+    ),
     ("AlterShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
     ("DeleteShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
     ("ShareFetch", _GROUP): lambda services, message, version: (message.group_id or "",),
@@ -236,6 +234,12 @@ def _checks(api: str) -> tuple[_Check, ...] | None:
     return tuple(found)
 
 
+def _note(request: Request, denied: Mapping[ResourceType, frozenset[str]]) -> None:
+    if denied:
+        keys = denied.get(_GROUP, frozenset()) | denied.get(_TRANSACTION, frozenset())
+        request.denied = Denied(denied.get(_TOPIC, frozenset()), keys, _CLUSTER in denied)
+
+
 class Guard:
     """See the module."""
 
@@ -264,9 +268,28 @@ class Guard:
             if need.scope is Scope.WHOLE:
                 return self._refusal(request, message, REFUSALS[need.resource_type])
             denied[need.resource_type] = names
-        if denied:
-            keys = denied.get(_GROUP, frozenset()) | denied.get(_TRANSACTION, frozenset())
-            request.denied = Denied(denied.get(_TOPIC, frozenset()), keys, _CLUSTER in denied)
+        _note(request, denied)
+        return None
+
+    def checking(self, request: Request, message: Any) -> Generator[None, None, Any]:
+        """As `check`, in steps: of a request with very many elements that is not cut."""
+        api = request.api
+        assert api is not None
+        row = _checks(api.name)
+        if row is None:
+            return self._refusal(request, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        denied: dict[ResourceType, frozenset[str]] = {}
+        for check in row:
+            need = check.need
+            if request.version not in need.versions:
+                continue
+            wanted = check.names(self._services, message, request.version)
+            names = yield from self._access.denying(request, need, wanted)
+            if names and need.scope is Scope.WHOLE:
+                return self._refusal(request, message, REFUSALS[need.resource_type])
+            if names:
+                denied[need.resource_type] = names
+        _note(request, denied)
         return None
 
     def _refusal(self, request: Request, message: Any, code: ErrorCode) -> Any:

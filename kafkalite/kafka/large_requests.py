@@ -7,7 +7,7 @@ such requests are under way at a time, clients in turn. See `kafkalite.kafka.pie
 from __future__ import annotations
 
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalite.coordinators.services import Services
 from kafkalite.env.fair_executor import FairExecutor
@@ -31,7 +31,14 @@ from kafkalite.protocol.codec import decoding
 from kafkalite.protocol.errors import TooManyAtOnce, WireError
 
 if TYPE_CHECKING:
+    from kafkalite.kafka.guard import Guard
     from kafkalite.kafka.request import Request
+
+
+class Checked(NamedTuple):
+    """What the guard has said of a request: the answer that refuses it, or None."""
+
+    refusal: Any
 
 
 class RequestHost(Protocol):
@@ -46,8 +53,10 @@ class RequestHost(Protocol):
         """A piece: its answer, or a coroutine or steps that return it."""
         ...
 
-    def handle(self, request: Request, message: Any) -> None:
-        """Start it as a whole."""
+    guard: Guard | None
+
+    def handle(self, request: Request, message: Any, checked: Checked | None = None) -> None:
+        """Start it as a whole. `checked`: what the guard has said of it."""
         ...
 
     async def finish_part(self, part: Request, message: Any, work: CoroutineType[Any, Any, Any]) -> Any:
@@ -122,13 +131,16 @@ async def _serve_whole(listener: RequestHost, request: Request, body: bytes, sli
     except TooManyAtOnce:
         await _refuse(listener, request, body, slices)
         return False
+    checked = None
+    if listener.guard is not None and request.version in request.api.served_versions:
+        checked = Checked(await slices.run(listener.guard.checking(request, message)))
     _count(request, slices)
     if request.throttle is not None:
         request.throttle.settle(None)  # what follows is counted by `handle`
     await slices.next()
     if request.connection.is_closed:
         return False
-    listener.handle(request, message)
+    listener.handle(request, message, checked)
     return True
 
 

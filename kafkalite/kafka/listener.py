@@ -292,8 +292,8 @@ class KafkaListener:
         entry = wire.ApiVersionsResponse.ApiVersion(API_VERSIONS, api.versions.start, api.versions.stop - 1)
         return encode(wire.ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[entry]), 0)
 
-    def handle(self, request: Request, message: Any) -> None:
-        """Start one request. Handlers are called in arrival order; those that wait go on as tasks."""
+    def handle(self, request: Request, message: Any, checked: large_requests.Checked | None = None) -> None:
+        """Start one request. Handlers are called in arrival order; those that wait go on as tasks. `checked`: what the guard has said of it."""
         api = request.api
         assert api is not None
         if request.version not in api.served_versions:
@@ -306,7 +306,7 @@ class KafkaListener:
         if self.quotas.is_active:
             self._meter(request)
         try:
-            result = self._call(api, request, message)
+            result = self._call(api, request, message, checked)
             if type(result) is GeneratorType:  # it works in steps, and answers later
                 stepped.answer(request, message, result)
                 result = None
@@ -380,10 +380,12 @@ class KafkaListener:
                 self.quotas, self.services.clock, request.principal, request.client_id
             )
 
-    def _call(self, api: OfferedApi, request: Request, message: Any) -> Any:
+    def _call(
+        self, api: OfferedApi, request: Request, message: Any, checked: large_requests.Checked | None = None
+    ) -> Any:
         """Check what it needs, then call its handler. Raises ApiError."""
         if self.guard is not None:
-            refused = self.guard.check(request, message)
+            refused = self.guard.check(request, message) if checked is None else checked.refusal
             if refused is not None:
                 return None if self._ended(request, message) else refused
         return api.handler(request, message)

@@ -169,7 +169,7 @@ async def test_certificates_and_tokens_over_tls(tmp_path: Path) -> None:
         tokens.write_text("scraper=another t0ken\n")
 
         async def is_refused() -> bool:
-            return (await ask(running, "/metrics", bearer, context()))[0] == 401
+            return bool((await ask(running, "/metrics", bearer, context()))[0] == 401)
 
         await until(is_refused)
         stranger = Authority(tmp_path / "stranger")

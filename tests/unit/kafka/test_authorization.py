@@ -10,6 +10,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
+from kafkalite.security.access import NAMES_PER_STEP
 from kafkalite.security.acl import CLUSTER_NAME, Operation, ResourceType
 from kafkalite.security.requirements import FREE, KAFKA, Scope
 
@@ -446,3 +447,42 @@ async def test_the_description_of_no_group_and_of_another_kind_of_group(broker: 
     answer = await client.ask(getattr(wire, f"{kind}GroupDescribeRequest")(["g", "no"]), 1)
     texts = [f"Group g is not a {kind.lower()} group.", "Group no not found."]
     assert [(each.error_code, each.error_message) for each in answer.groups] == [(69, text) for text in texts]
+
+
+async def test_rights_of_a_large_request_are_decided_in_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those on 12,000 topics held the loop for 46 ms, on 100,000 for 380 ms."""
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", GROUP, "g", Operation.READ)
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    guard = broker.side.listener.guard
+    assert guard is not None
+    steps = 0
+    checking = guard.checking
+
+    def counted(request: Any, message: Any) -> Any:
+        nonlocal steps
+        work = checking(request, message)
+        while True:
+            try:
+                next(work)
+            except StopIteration as stop:
+                return stop.value
+            steps += 1
+            yield
+
+    monkeypatch.setattr(guard, "checking", counted)
+    monkeypatch.setattr(guard, "check", None)  # not asked, too
+    request = wire.OffsetCommitRequest
+    part = [request.OffsetCommitRequestPartition(0, 1)]
+    names = ["t", *(f"t{number}" for number in range(3_000))]
+    asked = request("g", topics=[request.OffsetCommitRequestTopic(name, partitions=part) for name in names])
+    answer = await client.ask(asked, 8)
+    codes = [each.error_code for topic in answer.topics for each in topic.partitions]
+    assert codes[0] != ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert set(codes[1:]) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED} and len(codes) == len(names)
+    assert steps >= len(names) // NAMES_PER_STEP
+    asked.group_id = "another"
+    answer = await client.ask(asked, 8)
+    assert {each.error_code for topic in answer.topics for each in topic.partitions} == {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED
+    }
