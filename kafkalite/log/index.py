@@ -4,8 +4,9 @@
     .timeindex  12 bytes an entry: i64 timestamp, u32 offset - base offset
     .txnindex   34 bytes an entry: i16 version 0, i64 producer id, first offset, last offset, last stable offset
 
-In memory they are complete; files get the new entries when the segment is flushed, rolled or closed. An index file
-is never needed for safety: a segment past the recovery point is scanned anyway, and its indexes rebuilt from it.
+In memory they are complete; files get the new entries when the segment is flushed, rolled or closed. A segment
+past the recovery point is scanned anyway, and its indexes rebuilt from it. Of other segments, an entry for an offset or a timestamp is
+trusted only if the batch to which it leads confirms it.
 """
 
 from __future__ import annotations
@@ -63,6 +64,11 @@ class OffsetIndex:
         self.offsets.append(relative_offset)
         self.positions.append(position)
 
+    def entry_for(self, relative_offset: int) -> tuple[int, int]:
+        """(relative last offset, position) of the last batch with an entry that does not lie behind the offset; (-1, 0) if there is none."""
+        found = bisect_right(self.offsets, relative_offset) - 1
+        return (self.offsets[found], self.positions[found]) if found >= 0 else (-1, 0)
+
     def position_for(self, relative_offset: int) -> int:
         """A position at or before the batch that holds the offset."""
         found = bisect_right(self.offsets, relative_offset) - 1
@@ -113,10 +119,15 @@ class TimeIndex:
             self.timestamps.append(timestamp)
             self.offsets.append(relative_offset)
 
+    def entry_before(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry with an earlier timestamp: no record before its relative offset has a timestamp >= `timestamp`."""
+        found = bisect_left(self.timestamps, timestamp) - 1
+        return (self.timestamps[found], self.offsets[found]) if found >= 0 else None
+
     def offset_before(self, timestamp: int) -> int:
         """A relative offset such that no record before it has a timestamp >= `timestamp`."""
-        found = bisect_left(self.timestamps, timestamp) - 1
-        return self.offsets[found] if found >= 0 else 0
+        entry = self.entry_before(timestamp)
+        return entry[1] if entry is not None else 0
 
     def truncate_to_offset(self, relative_offset: int) -> None:
         """Forget entries at or behind the offset."""

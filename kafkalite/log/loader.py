@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+from bisect import bisect_right
 from collections.abc import Callable
 
 from kafkalite.config import TopicConfig
@@ -31,7 +32,7 @@ from kafkalite.log.recovery import (
 )
 from kafkalite.log.segment import Segment
 from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
-from kafkalite.record.batch import HEADER_SIZE, MAGIC, parse_header
+from kafkalite.record.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_of, parse_header
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -115,7 +116,9 @@ def load_log(
     trusted_to = end if clean or not recovered else recovered[0].base_offset
     snapshots = _load_snapshots(disk, path, names, segments[0].base_offset, trusted_to)
     doubtful = [
-        segment for segment in segments if segment not in recovered and _is_doubtful(segment, names, clean=clean)
+        segment
+        for segment in segments
+        if segment not in recovered and _is_doubtful(segment, segments, names, clean=clean)
     ]
     if doubtful:
         rebuild_aborted(disk, path, segments, doubtful, snapshots, config.max_producer_ids)
@@ -302,13 +305,48 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
     return sorted({*left, swap[: -len(SWAP)], f"{base:020d}{TXN_INDEX}"})
 
 
-def _is_doubtful(segment: Segment, names: list[str], *, clean: bool) -> bool:
+def _is_doubtful(segment: Segment, segments: list[Segment], names: list[str], *, clean: bool) -> bool:
     """Whether the transaction index of a segment that is not checked again must be wrong. Raises OSError."""
     name = segment.path("").rpartition("/")[2]
     if name + TXN_INDEX in names:
-        return not segment.transactions.load(segment.next_offset)
+        return not segment.transactions.load(segment.next_offset) or _is_contradicted(segment, segments)
     # Files that were not synced are lost together: one that has rolled has a time index, unless it is tiny.
     return not clean and bool(segment.size) and name + INDEX not in names and name + TIME_INDEX not in names
+
+
+def _is_contradicted(segment: Segment, segments: list[Segment]) -> bool:
+    """Whether an entry of the segment's transaction index, which is loaded, must be wrong, by sound batches or by the other entries.
+    Raises OSError."""
+    ends: dict[int, int] = {}  # of each producer, where its last transaction in the index ended
+    for producer_id, first_offset, last_offset, last_stable_offset in segment.aborted():
+        if first_offset <= ends.get(producer_id, -1) or last_stable_offset > last_offset + 1:
+            return True
+        ends[producer_id] = last_offset
+        marker = _sound_header(segments, last_offset)
+        if marker is not None and not (
+            marker.is_control and marker.producer_id == producer_id and marker.base_offset == last_offset
+        ):
+            return True
+        first = _sound_header(segments, first_offset)
+        if first is None or first.base_offset > first_offset:
+            continue  # retention or a compaction may have removed it
+        if first.is_control or first.producer_id != producer_id or first.base_offset < first_offset:
+            return True
+    return False
+
+
+def _sound_header(segments: list[Segment], offset: int) -> BatchHeader | None:
+    """Of the first batch that does not end before the offset; None if it is damaged, or is not there any more. Raises OSError."""
+    number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    if number < 0:
+        return None
+    segment = segments[number]
+    with contextlib.suppress(ApiError):
+        position = segment.position_of(offset)
+        for _, header in segment.headers(position):
+            data = segment.read_at(position, header.size)
+            return header if crc_of(data, 0, header.size) == header.crc else None
+    return None
 
 
 def _read_epochs(disk: Disk, path: str, names: list[str]) -> tuple[LeaderEpochCache, bool]:

@@ -23,7 +23,7 @@ from kafkalite.log.index import (
 from kafkalite.log.segment_indexes import SegmentIndexes
 from kafkalite.log.segment_memory import TAIL_BATCHES, SoundRange, Tail
 from kafkalite.log.transaction_index import TransactionIndex, shorten
-from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
+from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader, crc_of
 
 #: Bytes of records for each entry of an index that is rebuilt.
 _REBUILT_INTERVAL = 4096
@@ -127,9 +127,14 @@ class Segment:
         and then nothing has changed."""
         made = Segment(self._disk, self._handles, self.directory, self.base_offset)
         made._indexes.reset()
+        following = self.base_offset
         try:
             for position, header in self.headers():
+                if header.base_offset < following:  # lies outside the CRC: an index with it would lead to wrong places
+                    text = f"{self.log_path}: the batch at byte {position} has offset {header.base_offset}"
+                    raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{text}, which is before offset {following}")
                 made._record(header, position, _REBUILT_INTERVAL)
+                following = header.last_offset + 1
         except NotResident:  # all of it at once, or each attempt would get no further than the one before
             raise NotResident(self.log_path, 0, self.size) from None
         self._indexes.replace(made._indexes.offsets, made._indexes.times)
@@ -275,17 +280,23 @@ class Segment:
             return found
         if offset <= self.base_offset:
             return 0
-        start = self._offset_index().position_for(offset - self.base_offset)
+        relative = offset - self.base_offset
         try:
-            return self._position_from(start, offset)
+            return self._position_from(self._offset_index().entry_for(relative), offset)
         except ApiError:
             # The log or its index is damaged. If it is the index, a rebuilt one leads there.
             self._rebuild()
-            return self._position_from(self._offset_index().position_for(offset - self.base_offset), offset)
+            return self._position_from(self._offset_index().entry_for(relative), offset)
 
-    def _position_from(self, start: int, offset: int) -> int:
+    def _position_from(self, entry: tuple[int, int], offset: int) -> int:
+        """From the batch of an entry of the offset index on. A damaged index may lead behind the batch that is looked for."""
+        indexed, start = entry
         for position, header in self.headers(start):
-            if header.base_offset + header.last_offset_delta >= offset:
+            last_offset = header.base_offset + header.last_offset_delta
+            if position == start and indexed >= 0 and last_offset != self.base_offset + indexed:
+                text = f"{self.log_path}: the batch at byte {start} is not the one that the index says"
+                raise api_error(ErrorCode.CORRUPT_MESSAGE, text)
+            if last_offset >= offset:
                 return position
         return self.size
 
@@ -315,12 +326,30 @@ class Segment:
         largest, offset, start = -1, -1, 0
         if times.timestamps:
             largest, offset = times.timestamps[-1], self.base_offset + times.offsets[-1]
-            start = self._offset_index().position_for(times.offsets[-1])
+            with contextlib.suppress(ApiError):
+                if self._is_contradicted(largest, offset):
+                    self._rebuild()
+                    return
+            start = self._offset_index().position_for(offset - self.base_offset)
         with contextlib.suppress(ApiError):
             for _, header in self.headers(start):
                 if header.max_timestamp > largest:
                     largest, offset = header.max_timestamp, header.last_offset
         self.max_timestamp, self.max_timestamp_offset = largest, offset
+
+    def _is_contradicted(self, timestamp: int, offset: int) -> bool:
+        """Whether the batch with this offset is sound and says that an entry of the time index is wrong.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE: the log is damaged there. OSError.
+        """
+        position = self.position_of(offset)
+        for _, header in self.headers(position):
+            if header.max_timestamp == timestamp and header.base_offset <= offset:
+                return False
+            data = self.read_at(position, header.size)
+            return len(data) == header.size and crc_of(data, 0, header.size) == header.crc
+        return True
 
     def largest_timestamp(self) -> tuple[int, int]:
         """(timestamp, last offset of the batch that has it); (-1, -1) when there are no batches."""
@@ -337,8 +366,11 @@ class Segment:
     def position_for_timestamp(self, timestamp: int) -> int:
         """A position before which there is no record with a timestamp >= `timestamp`."""
         # Entry (t, o) says that t was the largest timestamp up to its batch, which ends at o: before it all are < t.
-        relative = self._time_index().offset_before(timestamp)
-        return self._offset_index().position_for(relative) if relative else 0
+        entry = self._time_index().entry_before(timestamp)
+        if entry is not None and self._is_contradicted(entry[0], self.base_offset + entry[1]):
+            self._rebuild()
+            entry = self._time_index().entry_before(timestamp)
+        return self._offset_index().position_for(entry[1]) if entry is not None and entry[1] else 0
 
     # --- transactions -----------------------------------------------------------------------------
 
