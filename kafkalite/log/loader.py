@@ -9,6 +9,7 @@ import dataclasses
 import errno
 from bisect import bisect_right
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
@@ -316,36 +317,47 @@ def _is_doubtful(segment: Segment, segments: list[Segment], names: list[str], *,
 
 def _is_contradicted(segment: Segment, segments: list[Segment]) -> bool:
     """Whether an entry of the segment's transaction index, which is loaded, must be wrong, by sound batches or by the other entries.
-    Raises OSError."""
+
+    Reads two headers for each entry, and a batch only if its header contradicts one. Raises OSError."""
     ends: dict[int, int] = {}  # of each producer, where its last transaction in the index ended
     for producer_id, first_offset, last_offset, last_stable_offset in segment.aborted():
         if first_offset <= ends.get(producer_id, -1) or last_stable_offset > last_offset + 1:
             return True
         ends[producer_id] = last_offset
-        marker = _sound_header(segments, last_offset)
-        if marker is not None and not (
-            marker.is_control and marker.producer_id == producer_id and marker.base_offset == last_offset
-        ):
-            return True
-        first = _sound_header(segments, first_offset)
-        if first is None or first.base_offset > first_offset:
+        marker = _batch_with(segments, last_offset)
+        if marker is not None:
+            header = marker.header
+            if not (header.is_control and header.producer_id == producer_id and header.base_offset == last_offset):
+                return marker.is_sound()
+        first = _batch_with(segments, first_offset)
+        if first is None or first.header.base_offset > first_offset:
             continue  # retention or a compaction may have removed it
-        if first.is_control or first.producer_id != producer_id or first.base_offset < first_offset:
-            return True
+        header = first.header
+        if header.is_control or header.producer_id != producer_id or header.base_offset < first_offset:
+            return first.is_sound()
     return False
 
 
-def _sound_header(segments: list[Segment], offset: int) -> BatchHeader | None:
-    """Of the first batch that does not end before the offset; None if it is damaged, or is not there any more. Raises OSError."""
+class _Batch(NamedTuple):
+    segment: Segment
+    position: int
+    header: BatchHeader
+
+    def is_sound(self) -> bool:
+        """By its CRC. Raises OSError."""
+        data = self.segment.read_at(self.position, self.header.size)
+        return len(data) == self.header.size and crc_of(data, 0, self.header.size) == self.header.crc
+
+
+def _batch_with(segments: list[Segment], offset: int) -> _Batch | None:
+    """The first batch that does not end before the offset; None if its log is damaged there, or ends before. Raises OSError."""
     number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     if number < 0:
         return None
     segment = segments[number]
     with contextlib.suppress(ApiError):
-        position = segment.position_of(offset)
-        for _, header in segment.headers(position):
-            data = segment.read_at(position, header.size)
-            return header if crc_of(data, 0, header.size) == header.crc else None
+        for position, header in segment.headers(segment.position_of(offset)):
+            return _Batch(segment, position, header)
     return None
 
 
