@@ -25,7 +25,6 @@ from .conftest import _base
 from .same_answers import Case, Difference, Mutation, Side, differences, mutations, record_batch, run
 from .same_connections import FRAMES, seen_on
 from .same_requests import (
-    BASES,
     consumer_member,
     create_topic,
     offsets_of,
@@ -36,6 +35,7 @@ from .same_requests import (
     stable,
     streams_member,
 )
+from .same_requests_all import BASES
 from .same_walks import WALKS
 from .same_walks_consumer import migrated_group, static_consumers
 from .same_walks_share import share_offsets, share_records, share_sessions
