@@ -68,6 +68,11 @@ _COPIED = frozenset({"name", "topic_id", "resource_name", "entity_name"})
 _NONE = dict.fromkeys(
     ["base_offset", "high_watermark", "low_watermark", "committed_offset", "committed_leader_epoch", "node_id", "port"], -1
 )  # fmt: skip
+#: The same, of one API: the versions, and what it says in them.
+_NONE_OF = {
+    ("InitProducerId", "producer_epoch"): (range(2**15), -1),
+    ("JoinGroup", "protocol_name"): (range(7, 2**15), None),
+}
 
 
 @cache
@@ -110,6 +115,7 @@ class _Refusal:
     """One refusal: what is said to everything."""
 
     def __init__(self, api: str, version: int, code: int, text: str) -> None:
+        self._api = api
         self._classes = classes(api + "Response")
         self._lists = _lists(api, version)
         self._version = version
@@ -153,6 +159,8 @@ class _Refusal:
                 values[field.name] = default_of(field) if is_missing else value
             elif field.name in _NONE and self._lists:
                 values[field.name] = _NONE[field.name]
+            elif (own := _NONE_OF.get((self._api, field.name))) is not None and self._version in own[0]:
+                values[field.name] = own[1]
         return values
 
     def _array(self, field: Field, source: Any) -> Any:

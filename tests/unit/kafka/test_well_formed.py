@@ -90,3 +90,14 @@ def test_refusals_are_the_bytes_they_were() -> None:
     if os.environ.get("KAFKALITE_REWRITE") == "1":
         GOLDEN.write_text("".join(lines))
     assert GOLDEN.read_text().splitlines(keepends=True) == lines
+
+
+def test_a_refusal_has_kafkas_values_for_nothing() -> None:
+    """InitProducerIdRequest.getErrorResponse and JoinGroupRequest.getErrorResponse."""
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for version in range(6):
+        refused = refuse("InitProducerId", wire.InitProducerIdRequest("x", 1000), version, code, "why")
+        assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+    for version in range(10):
+        refused = refuse("JoinGroup", wire.JoinGroupRequest("g"), version, ErrorCode.GROUP_AUTHORIZATION_FAILED, "why")
+        assert (refused.generation_id, refused.protocol_name) == (-1, None if version >= 7 else "")
