@@ -392,7 +392,12 @@ class ClusterHandlers:
             found = list((yield from described(self._services, sorted(asked - denied))).values())
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        refused = [response.DescribeTopicPartitionsResponseTopic(code, name) for name in sorted(asked & denied)]
+        start = "" if cursor is None else cursor.topic_name
+        refused = [
+            response.DescribeTopicPartitionsResponseTopic(code, name)
+            for name in sorted(asked & denied)
+            if name >= start
+        ]
         reachable = _reachable(request, known.brokers)
         room = max(1, min(message.response_partition_limit, MAX_PARTITIONS_PER_PAGE))
         topics: list[wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []

@@ -486,3 +486,14 @@ async def test_rights_of_a_large_request_are_decided_in_steps(broker: Broker, mo
     assert {each.error_code for topic in answer.topics for each in topic.partitions} == {
         ErrorCode.GROUP_AUTHORIZATION_FAILED
     }
+
+
+async def test_a_page_of_partitions_refuses_only_topics_from_its_cursor_on(broker: Broker) -> None:
+    """As in Kafka (DescribeTopicPartitionsRequestHandler)."""
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", TOPIC, "t", Operation.DESCRIBE)
+    request = wire.DescribeTopicPartitionsRequest
+    asked = [request.TopicRequest(name) for name in ("a", "t", "z")]
+    for cursor, names in ((None, ["t", "a", "z"]), (request.Cursor("t", 0), ["t", "z"])):
+        answer = await client.ask(request(asked, 100, cursor), 0)
+        assert [each.name for each in answer.topics] == names
