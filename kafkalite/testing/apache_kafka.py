@@ -147,6 +147,17 @@ def tool_command(classes: str, main: str, *arguments: str) -> list[str]:
     return [java(), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", classes, main, *arguments]
 
 
+def _logins(users: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a listener SASL_PLAINTEXT."""
+    prefix, modules = "listener.name.sasl_plaintext", "org.apache.kafka.common.security"
+    known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    return {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        f"{prefix}.plain.sasl.jaas.config": f"{modules}.plain.PlainLoginModule required {known};",
+        f"{prefix}.scram-sha-256.sasl.jaas.config": f"{modules}.scram.ScramLoginModule required;",
+    }
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listened on a moment ago."""
     ports: set[int] = set()
@@ -186,13 +197,26 @@ class KafkaBroker(Process):
 
 
 class KafkaCluster:
-    """`nodes` Kafka brokers in KRaft mode under `directory`; use as a context manager. Formats the storage on creation."""
+    """`nodes` Kafka brokers in KRaft mode under `directory`; use as a context manager. Formats the storage on creation.
+
+    Args:
+        users: name -> password, of SASL PLAIN. With it each broker has a second listener, SASL_PLAINTEXT (`logins`), that takes
+            SCRAM-SHA-256 too.
+    """
 
     def __init__(
-        self, directory: Path, classes: str, *, nodes: int = 3, settings: Mapping[str, object] | None = None
+        self,
+        directory: Path,
+        classes: str,
+        *,
+        nodes: int = 3,
+        settings: Mapping[str, object] | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        ports = free_ports(2 * nodes)
+        ports = free_ports(3 * nodes)
+        #: Where clients log in.
+        self.logins = [f"127.0.0.1:{port}" for port in ports[2 * nodes :]] if users else []
         voters = ",".join(f"{node + 1}@127.0.0.1:{ports[nodes + node]}" for node in range(nodes))
         self.nodes: dict[int, KafkaBroker] = {}
         for node in range(nodes):
@@ -211,6 +235,12 @@ class KafkaCluster:
                 "transaction.state.log.min.isr": 1,
                 **(settings or {}),
             }
+            if users:
+                lines["listeners"] = f"{lines['listeners']},SASL_PLAINTEXT://{self.logins[node]}"
+                lines["listener.security.protocol.map"] = (
+                    f"{lines['listener.security.protocol.map']},SASL_PLAINTEXT:SASL_PLAINTEXT"
+                )
+                lines |= _logins(users)
             properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
             self._format(classes, properties)
             self.nodes[number] = KafkaBroker(classes, properties, ports[node], directory / f"kafka-{number}.log")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import random
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -41,8 +42,14 @@ _LISTINGS = frozenset({
     ("DescribeClientQuotasResponse", "entries"), ("MetadataResponse", "topics"), ("DescribeTopicPartitionsResponse", "topics"),
     ("ListPartitionReassignmentsResponse", "topics"),
 })  # fmt: skip
+#: A case's own, and those of all cases.
+_THINGS = ("@", "shared", "nope")
 _MEMBERS = frozenset({"member_id", "leader"})
+#: A delegation token's id and HMAC.
+_SECRETS = frozenset({"token_id", "hmac"})
 _PRODUCERS = frozenset({"producer_id"})
+
+_STRANGE = itertools.count()
 
 Case = Callable[["Side"], Awaitable[None]]
 
@@ -79,9 +86,37 @@ class Step:
     answer: Any
 
 
+@dataclass(frozen=True)
+class Login:
+    """A user of SASL PLAIN, and the listener that it comes to; without a name it does not log in by itself."""
+
+    address: str
+    user: str
+    password: str
+
+    async def client(self) -> FrameClient:
+        if not self.user:
+            return await self._strange_client()
+        client = await FrameClient.to(self.address)
+        async with asyncio.timeout(_ANSWER_S):
+            assert (await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
+            answer = await client.ask(wire.SaslAuthenticateRequest(f"\0{self.user}\0{self.password}".encode()), 2)
+        assert answer.error_code == 0, answer
+        return client
+
+    async def _strange_client(self) -> FrameClient:
+        """From an address of its own: kafkalite counts failed logins by address."""
+        client = FrameClient()
+        host, _, port = self.address.rpartition(":")
+        number = next(_STRANGE)
+        local = f"127.77.{number // 250 % 250}.{number % 250 + 1}"
+        client.reader, client.writer = await asyncio.open_connection(host, int(port), local_addr=(local, 0))
+        return client
+
+
 @dataclass
 class Side:
-    """One cluster in one case."""
+    """One cluster in one case. `logins`: connections that belong to a user, by their names; all others are nobody's."""
 
     address: str
     name: str
@@ -91,11 +126,15 @@ class Side:
     names: dict[Any, str] = field(default_factory=dict)
     clients: dict[str, FrameClient] = field(default_factory=dict)
     asked: set[tuple[str, int]] = field(default_factory=set)
+    logins: dict[str, Login] = field(default_factory=dict)
+    #: What the user of this case may do.
+    rights: str = ""
     _message: str = ""
 
     async def client(self, connection: str = "") -> FrameClient:
         if connection not in self.clients:
-            self.clients[connection] = await FrameClient.to(self.address)
+            login = self.logins.get(connection)
+            self.clients[connection] = await (FrameClient.to(self.address) if login is None else login.client())
         return self.clients[connection]
 
     def close(self) -> None:
@@ -165,7 +204,7 @@ class Side:
                 return [] if each.name == "aborted_transactions" else None
             found = [self._one(each, one, version) for one in value]
             if (self._message, each.name) in _LISTINGS:
-                found = [one for one in found if "@" in repr(one) or "shared" in repr(one) or "nope" in repr(one)]
+                found = [one for one in found if any(each in repr(one) for each in _THINGS)]
             return sorted(_joined(found) if each.struct is not None else found, key=repr)
         return self._one(each, value, version)
 
@@ -174,6 +213,8 @@ class Side:
             return self._struct(each.struct, value, version)
         if each.type == "records":
             return self._records(value)
+        if each.name in _SECRETS:
+            return "some" if value else "none"
         if each.type == "uuid":
             return self.names.get(bytes(value), "zero" if bytes(value) == ZERO_UUID else "some id")
         if isinstance(value, (bytes, memoryview)):
@@ -232,8 +273,9 @@ def _joined(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def differences(case: str, kafka: Side, ours: Side) -> Iterator[Difference]:
     for left, right in zip(kafka.trace, ours.trace, strict=False):
-        if (left.api, left.version) != (right.api, right.version):
-            yield Difference(left.api, left.version, case, left.label, " then", left.label, right.label)
+        if (left.api, left.version, left.label) != (right.api, right.version, right.label):
+            # What they ask depends on what they have heard.
+            yield Difference("-", 0, case, "order", "", f"{left.api} {left.label}", f"{right.api} {right.label}")
             return
         found = list(_compared("", left.answer, right.answer))
         for path, one, other in found:
@@ -258,9 +300,17 @@ def _compared(path: str, kafka: Any, ours: Any) -> Iterator[tuple[str, Any, Any]
         yield path, kafka, ours
 
 
-async def run(case: Case, name: str, tag: str, seed: int, addresses: tuple[str, str]) -> tuple[Side, Side]:
+async def run(
+    case: Case,
+    name: str,
+    tag: str,
+    seed: int,
+    addresses: tuple[str, str],
+    logins: tuple[dict[str, Login], dict[str, Login]] | None = None,
+) -> tuple[Side, Side]:
     sides = [
-        Side(address, who, tag, random.Random(seed)) for address, who in zip(addresses, ("kafka", "ours"), strict=True)
+        Side(address, who, tag, random.Random(seed), logins=mine)
+        for address, who, mine in zip(addresses, ("kafka", "ours"), logins or ({}, {}), strict=True)
     ]
 
     async def one(side: Side) -> None:

@@ -207,6 +207,23 @@ async def _until_there(address: str) -> None:
         side.close()
 
 
+def _prepared(addresses: tuple[str, str]) -> _Clusters:
+    """With what the cases need, and the versions that both offer."""
+
+    async def prepare() -> dict[str, range]:
+        theirs, mine = await asyncio.gather(*map(_offered, addresses))
+        await asyncio.gather(*map(_until_there, addresses))
+        both: dict[str, range] = {}
+        for name in BASES:
+            key = schemas()[name + "Request"].api_key
+            if name not in _NOT_ON_KAFKA and key in theirs:
+                low = max(theirs[key][0], mine[key][0], _LOWEST.get(name, 0))
+                both[name] = range(low, min(theirs[key][1], mine[key][1]) + 1)
+        return both
+
+    return _Clusters(addresses, asyncio.run(prepare()))
+
+
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterable[_Clusters]:
     directory = tmp_path_factory.mktemp("same")
@@ -215,20 +232,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterable[_Clusters]:
         KafkaCluster(directory / "kafka", server, nodes=1, settings=_SETTINGS | _ONLY_KAFKA) as kafka,
         ProcessCluster(directory / "kafkalite", nodes=1, settings=_SETTINGS | _ONLY_OURS) as ours,
     ):
-        addresses = kafka.bootstrap, ours.bootstrap[0]
-
-        async def prepare() -> dict[str, range]:
-            theirs, mine = await asyncio.gather(*map(_offered, addresses))
-            await asyncio.gather(*map(_until_there, addresses))
-            both: dict[str, range] = {}
-            for name in BASES:
-                key = schemas()[name + "Request"].api_key
-                if name not in _NOT_ON_KAFKA and key in theirs:
-                    low = max(theirs[key][0], mine[key][0], _LOWEST.get(name, 0))
-                    both[name] = range(low, min(theirs[key][1], mine[key][1]) + 1)
-            return both
-
-        yield _Clusters(addresses, asyncio.run(prepare()))
+        yield _prepared((kafka.bootstrap, ours.bootstrap[0]))
 
 
 class _Runner:
