@@ -87,6 +87,7 @@ OF_RIGHTS = [
     ),
     Accepted(r"^StreamsGroup\w+ StreamsGroupDescribe.*changelog_topics\[1\].partitions", "as many as they have"),
     Accepted(r"^ShareFetch .*(records|acquired_records) .*hidden", "an answer with an error does not wait for records"),
+    Accepted(r"^ShareFetch ShareFetch.* nope\]", "UNKNOWN_TOPIC_ID of the topic; Kafka: UNKNOWN_SERVER_ERROR"),
     Accepted(r"^Fetch .*\[.isolation_level", "refused before the topics are looked at"),
     Accepted(r"^Produce .*error_code \[.acks", "refused before the topics are looked at"),
     Accepted(r"^Produce .*error_code \[.*records", "records of a topic that one may not write to are not looked at"),
@@ -101,9 +102,7 @@ def both(directory: Path) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     passwords = directory / "plain.users"
     passwords.write_text("".join(f"{name}={password}\n" for name, password in _USERS.items()))
     passwords.chmod(0o600)
-    # The shared records are old ones, and must stay.
     settings = _SETTINGS | {
-        "log.retention.check.interval.ms": 86_400_000,
         "delegation.token.secret.key": _SECRET,
         "connection.failed.authentication.delay.ms": 10,
     }
@@ -117,7 +116,7 @@ def both(directory: Path) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
             directory / "kafka",
             server,
             nodes=1,
-            settings=settings | _ONLY_KAFKA | {"log.initial.task.delay.ms": 86_400_000},
+            settings=settings | _ONLY_KAFKA,
             users=_USERS,
         ) as kafka,
         ProcessCluster(directory / "kafkalite", nodes=1, settings=settings | ours_only) as ours,
