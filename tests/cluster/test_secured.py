@@ -10,7 +10,9 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.exceptions import NoAuthError
@@ -179,15 +181,18 @@ def test_a_new_certificate_without_a_restart(cluster: SecuredCluster) -> None:
     fresh = cluster.authority.issue("fresh", subject="/O=kafkalite/CN=fresh")
     Path(cluster.keystore).write_bytes(Path(fresh).read_bytes())
     context = ssl.create_default_context(cafile=cluster.authority.truststore)
-    for name in ("kafka", "rpc", "http"):
-        host, _, port = str(cluster.nodes[1].ready[name]).rpartition(":")
+
+    def is_shown_by(listener: str) -> bool:
+        host, _, port = str(cluster.nodes[1].ready[listener]).rpartition(":")
         with (
             socket.create_connection((host, int(port)), 20) as plain,
             context.wrap_socket(plain, server_hostname=host) as secured,
         ):
-            certificate = secured.getpeercert()
-            assert certificate is not None
-            assert certificate["subject"][-1] == (("commonName", "fresh"),)
+            certificate: Any = secured.getpeercert()
+        return dict(certificate["subject"][-1]) == {"commonName": "fresh"}
+
+    for listener in ("kafka", "rpc", "http"):
+        wait_until(partial(is_shown_by, listener), f"the new certificate of {listener}")
     cluster.command("admin", "health", client_config=cluster.client_config("admin"))
 
 
