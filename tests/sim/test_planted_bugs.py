@@ -359,7 +359,7 @@ _DELIVERED = "everything sent is delivered when the faults are over"
 _LAST_COPY = "what is sound and the last is never removed"
 
 #: What the simulation says is wrong. Another alarm would be no sign that the bug is found: so each plan needs no second run without the bug.
-ALARMS: dict[str, str] = {
+ALARMS: dict[str, str | tuple[str, ...]] = {
     "F1": _COMPLETE,
     "F4": "only the present controller moves leaders",
     "F8": _COMPLETE,
@@ -367,7 +367,8 @@ ALARMS: dict[str, str] = {
     "copy": _LAST_COPY,
     "writers": "a disk that does nothing wrong stays in service",
     "empty": "retention removes what is due",
-    "txnindex": "no record of an aborted transaction is ever visible",
+    # An index that is older than its log lacks transactions that were aborted, or has some in the place of later ones.
+    "txnindex": ("no record of an aborted transaction is ever visible", "what was committed is visible"),
     "ended": "what was committed is visible",
     "vanished": _LAST_COPY,
     "disk-away": "every request ends when the faults are over",
@@ -422,7 +423,9 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: Patch) -> None:
     for seed in range(1, 17):
         result = Simulation(dataclasses.replace(BUGS[name], seed=seed)).run()
         if result.violation is not None:
-            assert ALARMS[name] in str(result.violation)
+            alarms = ALARMS[name]
+            alarms = (alarms,) if isinstance(alarms, str) else alarms
+            assert any(alarm in str(result.violation) for alarm in alarms), result.violation
             return
         runs.append(result.line())
     pytest.fail("\n".join(runs))

@@ -116,7 +116,7 @@ def unsynced_transaction_indexes(patch: Patch) -> None:
 
     patch(Flusher, "_sync_indexes", sync_indexes)
     patch(TransactionIndex, "to_sync", lambda self: None)
-    patch(loader, "_is_doubtful", lambda segment, names, clean: False)
+    patch(loader, "_is_doubtful", lambda segment, segments, names, clean: False)
 
 
 def trusts_closed_segments(patch: Patch) -> None:
