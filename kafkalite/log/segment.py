@@ -24,6 +24,9 @@ from kafkalite.log.segment_indexes import SegmentIndexes
 from kafkalite.log.segment_memory import TAIL_BATCHES, SoundRange, Tail
 from kafkalite.log.transaction_index import TransactionIndex, shorten
 from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader, crc_of
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
 
 #: Bytes of records for each entry of an index that is rebuilt.
 _REBUILT_INTERVAL = 4096
@@ -142,6 +145,11 @@ class Segment:
         self.bytes_since_index = made.bytes_since_index
         self.max_timestamp, self.max_timestamp_offset = made.max_timestamp, made.max_timestamp_offset
         self.first_timestamp = made.first_timestamp
+
+    def _replace(self, wrong: str) -> None:
+        """Rebuild the indexes, because the batches contradict one of them. Raises as `_rebuild`."""
+        self._rebuild()
+        _log.warning("log.index_rebuilt", index=self.path(wrong))
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -285,7 +293,7 @@ class Segment:
             return self._position_from(self._offset_index().entry_for(relative), offset)
         except ApiError:
             # The log or its index is damaged. If it is the index, a rebuilt one leads there.
-            self._rebuild()
+            self._replace(INDEX)
             return self._position_from(self._offset_index().entry_for(relative), offset)
 
     def _position_from(self, entry: tuple[int, int], offset: int) -> int:
@@ -328,7 +336,7 @@ class Segment:
             largest, offset = times.timestamps[-1], self.base_offset + times.offsets[-1]
             with contextlib.suppress(ApiError):
                 if self._is_contradicted(largest, offset):
-                    self._rebuild()
+                    self._replace(TIME_INDEX)
                     return
             start = self._offset_index().position_for(offset - self.base_offset)
         with contextlib.suppress(ApiError):
@@ -368,7 +376,7 @@ class Segment:
         # Entry (t, o) says that t was the largest timestamp up to its batch, which ends at o: before it all are < t.
         entry = self._time_index().entry_before(timestamp)
         if entry is not None and self._is_contradicted(entry[0], self.base_offset + entry[1]):
-            self._rebuild()
+            self._replace(TIME_INDEX)
             entry = self._time_index().entry_before(timestamp)
         return self._offset_index().position_for(entry[1]) if entry is not None and entry[1] else 0
 

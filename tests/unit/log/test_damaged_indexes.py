@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 
+from kafkalite.log import segment as segments
 from kafkalite.log.index import ABORTED_ENTRY, OFFSET_ENTRY_SIZE, TIME_ENTRY, OffsetIndex, TimeIndex
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import parse_header
@@ -39,6 +43,23 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 def first_offset_read(log: PartitionLog, offset: int) -> int:
     return parse_header(b"".join(log.read(offset, 1).records)).base_offset
+
+
+class Lines:
+    """The log of a module."""
+
+    def __init__(self) -> None:
+        self.warnings: list[tuple[str, Any]] = []
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self.warnings.append((event, fields))
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
+    found = Lines()
+    monkeypatch.setattr(segments, "_log", found)
+    return found
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -117,3 +138,42 @@ async def test_no_flipped_bit_of_a_transaction_index_shows_an_aborted_record(*, 
         again = reopen(disk, clean=clean, recovery_point=end)
         assert [entry[:3] for entry in again.aborted_transactions(0, end)] == expected, bit
         again.close()
+
+
+@pytest.mark.parametrize(("name", "byte"), [(".index", 3), (".timeindex", 7)])
+async def test_an_index_that_is_built_again_is_logged_once(lines: Lines, name: str, byte: int) -> None:
+    disk = MemoryDisk()
+    await closed_segment(disk)
+    disk.entries[FIRST + name].data[byte] ^= 1  # of the first entry
+    log = opened(disk, clean=True)
+    for _ in range(2):
+        assert [first_offset_read(log, offset) for offset in range(BATCHES)] == list(range(BATCHES))
+        for number in range(BATCHES):
+            assert await find_timestamp(log, 1_000_000 + number) is not None
+    assert lines.warnings == [("log.index_rebuilt", {"index": FIRST + name})]
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_sound_indexes_are_believed_whatever_the_order_of_timestamps(lines: Lines, seed: int) -> None:
+    source = random.Random(seed)
+    disk = MemoryDisk()
+    log = make_log(disk, index_interval_bytes=source.choice((100, 300, 1000)))
+    for _ in range(60):
+        values = ["x" * source.randrange(150)] * source.randrange(1, 4)
+        log.append_as_leader(batch(values, timestamp_ms=1_000_000 + source.randrange(30)), 1)
+        if source.random() < 0.1:
+            log.roll()
+    log.roll()
+    await log.flush()
+    end = log.log_end_offset
+    log.close()
+    again = reopen(disk, clean=True, recovery_point=end)
+    for segment in again.segments:
+        segment.largest_timestamp()
+    for offset in range(end):
+        first_offset_read(again, offset)
+    for timestamp in range(1_000_000, 1_000_031):
+        await find_timestamp(again, timestamp)
+    assert lines.warnings == []
+    again.close()
