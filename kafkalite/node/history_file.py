@@ -51,7 +51,7 @@ class HistoryFile:
         self._writing = asyncio.Lock()
         self._trouble = ""
         for name, history in histories.items():
-            history.on_note = partial(self._noted, name)
+            history.listeners.append(partial(self._noted, name))
 
     def _noted(self, source: str, subject: str, event: Event) -> None:
         self._pending.append(Row(source, subject, event))

@@ -27,6 +27,7 @@ from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.stray_logs import StrayLogs
+from kafkalite.telemetry.history import Event
 from kafkalite.wording import number_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ MAX_DETAILS = 20
 _STEP = 100
 #: The share of replica.lag.time.max.ms after which a member of the ISR that holds up acks=all is reported: a follower without a problem takes far less.
 _SLOW_SHARE = 3
+
+#: Problems that come and go with roles and ISRs.
+_STANDINGS = _OFFLINE, _UNDER_MIN_ISR, _UNDER_REPLICATED = (
+    "partition.offline", "partition.under_min_isr", "partition.under_replicated",
+)  # fmt: skip
 
 
 class Describing:
@@ -66,6 +72,7 @@ class Describing:
         self._identity = identity
         self._slow_ms = lag_time_max_ms // _SLOW_SHARE
         self._since: dict[tuple[str, str], int] = {}
+        hosted.history.listeners.append(self._happened)
 
     def describe(
         self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()
@@ -204,10 +211,11 @@ class Describing:
     ) -> Iterator[tuple[str, str]]:
         if not has_lease and (reason := self._hosted.refusal(partition, -1)):
             yield "partition.fenced", f"{name} accepts no records: ZooKeeper has not answered, and {reason}"
-        if leader.is_under_min_isr:
+        standing = self._standing(partition)
+        if standing == _UNDER_MIN_ISR:
             need = leader.effective_min_insync_replicas
             yield "partition.under_min_isr", f"{name}: {len(leader.committed_isr)} in sync, {need} needed"
-        elif self._is_short(partition, leader):
+        elif standing:
             present = (*leader.committed_isr, *self._adding(partition))
             missing = [each for each in leader.replicas if each not in present]
             yield "partition.under_replicated", f"{name}: not in sync: {', '.join(map(str, missing))}"
@@ -251,6 +259,26 @@ class Describing:
 
     def _is_short(self, partition: Partition, leader: PartitionLeader) -> bool:
         return is_under_replicated(leader.replicas, leader.committed_isr, self._adding(partition))
+
+    def _standing(self, partition: Partition) -> str:
+        """What is wrong with its leader and its ISR, as far as this node has to say it; of the kinds the worst."""
+        leader = partition.leader
+        if leader is None:
+            return _OFFLINE if partition.leader_id == NO_LEADER else ""
+        if leader.is_under_min_isr:
+            return _UNDER_MIN_ISR
+        return _UNDER_REPLICATED if self._is_short(partition, leader) else ""
+
+    def _happened(self, subject: str, _event: Event) -> None:
+        """A problem that is over by this is another one if it comes back, also if nobody asks in between."""
+        known = [what for what in _STANDINGS if (what, subject) in self._since]
+        if known:
+            topic, _, number = subject.rpartition("-")
+            partition = self._hosted.get(TopicPartition(topic, int(number)))
+            standing = "" if partition is None else self._standing(partition)
+            for what in known:
+                if what != standing:
+                    del self._since[what, subject]
 
     def _began(self, subject: str, now_ms: int) -> int:
         """A problem that nobody has asked about before stands since the last thing that happened to its partition."""

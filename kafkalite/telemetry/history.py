@@ -39,15 +39,15 @@ class History:
         self._max_events = max_events
         self._max_subjects = max_subjects
         self._events: OrderedDict[str, Event | deque[Event]] = OrderedDict()
-        #: Called for each event; may be set later.
-        self.on_note: Callable[[str, Event], None] | None = None
+        #: Called for each event; may be added later.
+        self.listeners: list[Callable[[str, Event], None]] = []
 
     def record(self, subject: str, what: str, detail: str = "") -> None:
         """Remember one event."""
         event = Event(self._wall_ms(), what, detail)
         self._add(subject, event)
-        if self.on_note is not None:
-            self.on_note(subject, event)
+        for listener in self.listeners:
+            listener(subject, event)
 
     def recall(self, events: Iterable[tuple[str, Event]]) -> None:
         """Put what was known before, oldest first, below what has happened since; the bounds hold for both together."""

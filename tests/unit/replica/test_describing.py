@@ -82,3 +82,31 @@ async def test_a_member_that_holds_up_acks_is_reported_before_it_leaves_the_isr(
         await cluster.command(number, later)
     await until(lambda: node.manager.describing.problems() == ())
     assert cluster.state(TP).isr == (1, 2, 3)
+
+
+async def test_a_problem_that_was_over_between_two_questions_stands_since_it_came_back(make_cluster, monkeypatch):
+    cluster = await make_cluster(1, **{"replica.lag.time.max.ms": 60_000, "min.insync.replicas": 2})
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    node = cluster.node(1)
+    now_ms = [1_000]
+    monkeypatch.setattr(node.env.clock, "wall_ms", lambda: now_ms[0])
+    monkeypatch.setattr(node.manager.hosted.history, "_wall_ms", lambda: now_ms[0])
+
+    async def lead(epoch, isr, at_ms):
+        now_ms[0] = at_ms
+        await cluster.command(1, cluster.decide(TP, leader=1, isr=isr, epoch=epoch, replicas=(1, 2, 3)))
+
+    def seen(at_ms):
+        now_ms[0] = at_ms
+        return [(each.what, each.since_ms) for each in node.manager.describing.problems()]
+
+    await lead(0, (1,), 1_000)
+    assert seen(5_000) == [("partition.under_min_isr", 1_000)]
+    await lead(1, (1,), 6_000)
+    assert seen(7_000) == [("partition.under_min_isr", 1_000)]
+    await lead(2, (1, 2, 3), 8_000)  # nobody asks
+    await lead(3, (1,), 20_000)
+    assert seen(21_000) == [("partition.under_min_isr", 20_000)]
+    await lead(4, (1, 2), 30_000)
+    await lead(5, (1,), 40_000)  # and this is another kind of problem meanwhile
+    assert seen(41_000) == [("partition.under_min_isr", 40_000)]
