@@ -128,7 +128,7 @@ class NodeExtension:
         await self._host.health.load()
         return HealthResponse(
             self._host.local.broker_id,
-            self._host.health.problems(),
+            self._host.health.problems(message.subjects[:MAX_SUBJECTS]),
             self._host.settings.broker_states().get(self._host.local.broker_id, ACTIVE),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.config import BrokerConfig
@@ -23,12 +23,18 @@ class Malformed(Protocol):
 
 
 class NodeHealth:
-    """Asks every part, in this order. `load`: has what they read in memory."""
+    """Asks every part, in this order. `of_subjects`: problems of these, also those that a part would only count. `load`: has what they
+    read in memory."""
 
     def __init__(
-        self, parts: Sequence[Problems], histories: Sequence[History], load: Callable[[], Awaitable[None]] | None
+        self,
+        parts: Sequence[Problems],
+        of_subjects: Callable[[Collection[str]], Iterable[HealthProblem]],
+        histories: Sequence[History],
+        load: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self._parts = parts
+        self._of_subjects = of_subjects
         self._histories = histories
         self._load = load
 
@@ -37,9 +43,12 @@ class NodeHealth:
         if self._load is not None:
             await self._load()
 
-    def problems(self) -> tuple[HealthProblem, ...]:
-        """What this node can see to be wrong."""
-        return tuple(problem for part in self._parts for problem in part())
+    def problems(self, subjects: Collection[str] = ()) -> tuple[HealthProblem, ...]:
+        """What this node can see to be wrong. `subjects`: see HealthRequest."""
+        found = [problem for part in self._parts for problem in part()]
+        listed = {(each.what, each.subject) for each in found}
+        found += [each for each in self._of_subjects(subjects) if (each.what, each.subject) not in listed]
+        return tuple(found)
 
     def history(self, subjects: Sequence[str]) -> list[HistoryEvent]:
         """What this node remembers of these subjects (see HistoryRequest), the oldest first."""

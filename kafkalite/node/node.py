@@ -292,6 +292,7 @@ class Node:
                 partial(held, self.loop_times),
                 partial(malformed, (*followed, self.producer_ids), self.settings.unusable),
             ),
+            self.replicas.describing.problems_of,
             (self.replicas.hosted.history, self.controller.history),
             None if security is None else security.load,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock
@@ -186,6 +186,19 @@ class Describing:
         if self._strays.refusal:
             report("replica.strays_refused", "", self._strays.refusal)
         return self._with_times(found)
+
+    def problems_of(self, subjects: Collection[str]) -> tuple[HealthProblem, ...]:
+        """What is wrong with these partitions, without an end of the list."""
+        wanted = set(subjects)
+        if not wanted:
+            return ()
+        now_ms, has_lease = self._clock.wall_ms(), self._hosted.usable()
+        named = {str(each.topic_partition): each for each in self._hosted.all()}
+        return tuple(
+            HealthProblem(what, self._since.get((what, name)) or self._began(name, now_ms), detail, name)
+            for name in sorted(wanted & named.keys())
+            for what, detail in self._problems_of(named[name], name, has_lease=has_lease)
+        )
 
     def _problems_of(self, partition: Partition, name: str, *, has_lease: bool) -> Iterator[tuple[str, str]]:
         """(what, detail)."""

@@ -120,7 +120,7 @@ async def gather(
         for replica in of_kind(each, DescribeReplicasResponse).replicas
         if (replica.topic, replica.partition) == partition
     }
-    health = await every(HealthRequest())
+    health = await every(HealthRequest((str(partition),)))
     history = await every(HistoryRequest(subjects))
     return Known(
         partition,

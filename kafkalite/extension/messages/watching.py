@@ -25,7 +25,10 @@ class DescribeClusterResponse(Message):
 @kind(48)
 @dataclass(frozen=True, slots=True)
 class HealthRequest(Message):
-    pass
+    """Of very many problems of a kind a node lists only the first ones, and says how many more there are; those of `subjects` it lists in any case
+    (they are among the others in the number, too)."""
+
+    subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from kafkalite.client.admin.why import Known, diagnose
+from kafkalite.client.admin.why import Known, diagnose, gather
+from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import ReplicaDescription
-from kafkalite.extension.messages.watching import HistoryEvent
+from kafkalite.extension.messages.watching import HealthRequest, HistoryEvent
 from kafkalite.model import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.partition_values import PartitionMetadata
+from kafkalite.rpc.messages.base import Message
 
 T0 = TopicPartition("t", 0)
 ONE, TWO = BrokerId(1), BrokerId(2)
@@ -40,3 +42,16 @@ def test_a_broker_is_gone_since_it_was_first_missed() -> None:
     (finding,) = diagnose(_known(*events, live=(ONE,))).findings
     assert (finding.what, finding.since_ms) == ("broker.unreachable", 12)
     assert diagnose(_known(live=(ONE,))).findings[0].since_ms == 0
+
+
+async def test_a_node_is_asked_for_the_problems_of_this_very_partition() -> None:
+    """A node with many problems lists only the first ones of a kind otherwise."""
+    asked: list[Message] = []
+
+    async def every_node(message: Message) -> dict[BrokerId, Message | KafkaliteError]:
+        asked.append(message)
+        return {}
+
+    metadata = PartitionMetadata(0, 0, ONE, LeaderEpoch(1), (ONE, TWO), (ONE, TWO))
+    await gather(T0, metadata, every_node, frozenset)
+    assert HealthRequest(("t-0",)) in asked

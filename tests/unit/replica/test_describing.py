@@ -7,6 +7,7 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, TopicPartition, is_under_replicated
+from kafkalite.node.health import NodeHealth
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 
 TP = TopicPartition("t", 0)
@@ -110,3 +111,22 @@ async def test_a_problem_that_was_over_between_two_questions_stands_since_it_cam
     await lead(4, (1, 2), 30_000)
     await lead(5, (1,), 40_000)  # and this is another kind of problem meanwhile
     assert seen(41_000) == [("partition.under_min_isr", 40_000)]
+
+
+async def test_of_many_problems_those_of_a_partition_that_is_asked_for_are_listed(make_cluster):
+    """The 21st partition without enough replicas had nothing wrong with it, said `admin why`."""
+    cluster = await make_cluster(1, **{"min.insync.replicas": 2})
+    cluster.create_topic("t", dict.fromkeys(range(25), (1, 2)))
+    node = cluster.node(1)
+    for number in range(25):
+        key = TopicPartition("t", number)
+        await cluster.command(1, cluster.decide(key, leader=1, isr=(1,), epoch=0, replicas=(1, 2)))
+    problems = node.manager.describing.problems()
+    assert [each.subject for each in problems] == [*(f"t-{number}" for number in range(20)), ""]
+    assert problems[-1].count == 5
+    (problem,) = node.manager.describing.problems_of(["t-24", "t-25", "nothing"])
+    assert (problem.what, problem.subject) == ("partition.under_min_isr", "t-24")
+    assert problem.since_ms == node.manager.hosted.history.of("t-24")[-1].at_ms
+    health = NodeHealth([node.manager.describing.problems], node.manager.describing.problems_of, (), None)
+    assert health.problems() == problems
+    assert health.problems(["t-24", "t-3"]) == (*problems, problem)
