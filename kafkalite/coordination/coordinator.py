@@ -166,6 +166,11 @@ class Coordinator(Protocol):
         ...
 
     @property
+    def is_refused(self) -> bool:
+        """Whether every server took our last connection and closed it without an answer."""
+        ...
+
+    @property
     def timeout_s(self) -> float:
         """The session's timeout, as the server has granted it."""
         ...

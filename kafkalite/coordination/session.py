@@ -95,6 +95,11 @@ class SessionKeeper:
         before = self._env.clock.monotonic() - self._heard_at
         return before if current is None else min(before, current.silent_s())
 
+    @property
+    def is_refused(self) -> bool:
+        """See Coordinator.is_refused."""
+        return self.current is not None and self.current.is_refused
+
     async def watch(self) -> None:
         """Until cancelled: one line when ZooKeeper goes away, one when it is back."""
         was_away = False

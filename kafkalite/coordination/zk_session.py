@@ -97,6 +97,7 @@ class ZkSession:
         self._confirming_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[None] | None = None
+        self._is_refused = False
         self._closing = False
         self._supervisor = Supervisor(self._failed)
 
@@ -141,6 +142,10 @@ class ZkSession:
 
     def silent_s(self) -> float:
         return self._clock.monotonic() - self._last_confirmed
+
+    @property
+    def is_refused(self) -> bool:
+        return self._is_refused
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         self._callbacks.append(callback)
@@ -201,16 +206,23 @@ class ZkSession:
 
     async def _connect_any(self, patience: float) -> ZkConnection | None:
         """A connection on which our session is open; None if no server would, or the session is over."""
+        closed = 0
         for server in self._rng.sample(self._servers, len(self._servers)):
             try:
                 async with asyncio.timeout(patience):
-                    return await self._connect_to(server)
-            except (OSError, EOFError, ProtocolError, TimeoutError) as error:
+                    connection = await self._connect_to(server)
+                self._is_refused = False
+                return connection
+            except EOFError:
+                closed += 1
+                _log.debug("zookeeper.attempt_failed", server=str(server), error="closed without an answer")
+            except (OSError, ProtocolError, TimeoutError) as error:
                 _log.debug("zookeeper.attempt_failed", server=str(server), error=repr(error))
             except SessionExpiredError:
                 self._end("expired at the server")
             if self._state is SessionState.EXPIRED:
                 return None
+        self._is_refused = closed == len(self._servers)
         return None
 
     async def _connect_to(self, server: Endpoint) -> ZkConnection:

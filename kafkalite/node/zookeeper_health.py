@@ -36,7 +36,14 @@ class ZooKeeperHealth:
     def away(self) -> str:
         """For people: how long ZooKeeper has not answered; empty if it does."""
         away_s = self._session.away_s()
-        return "" if away_s is None else f"ZooKeeper ({self._session.connect}) has not answered for {away_s:.0f} s"
+        if away_s is None:
+            return ""
+        refused = (
+            " (it closes every connection: it has no quorum, or its data is older than what this node has seen)"
+            if self._session.is_refused
+            else ""
+        )
+        return f"ZooKeeper ({self._session.connect}) has not answered for {away_s:.0f} s{refused}"
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """For `admin health`, the status page and `top`."""

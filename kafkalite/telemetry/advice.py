@@ -21,7 +21,8 @@ ADVICE = {
     "zookeeper.away": Advice(
         "reads continue, and so do writes if another replica follows the leader; until ZooKeeper answers no leader is elected, no "
         "ISR and no setting changes, requests of administrators wait until their time-out and then fail, and a broker that stops cannot start",
-        "check the ZooKeeper servers, and the network from the named brokers to them; do not restart a broker",
+        "check the ZooKeeper servers, and the network from the named brokers to them; do not restart a broker. If ZooKeeper was put back to an "
+        "earlier state while they ran, stop all brokers and start all of them (docs/backup.md)",
     ),
     "zookeeper.foreign": Advice(
         "the brokers keep their data, continue to lead their partitions, and do not register there",

@@ -113,6 +113,10 @@ class SimCoordinator:
         return asyncio.get_running_loop().time() - self._last_heard
 
     @property
+    def is_refused(self) -> bool:
+        return False
+
+    @property
     def timeout_s(self) -> float:
         return self._timeout_s
 

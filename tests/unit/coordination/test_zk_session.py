@@ -14,8 +14,10 @@ import pytest
 from kafkalite.coordination import aiozk_adapter, zk_codec
 from kafkalite.coordination.coordinator import NotSentError, OutcomeUnknownError
 from kafkalite.coordination.zk_connection import Pending, ZkConnection
+from kafkalite.coordination.zk_session import ZkSession
 from kafkalite.env.seams import Network
 from kafkalite.errors import ProtocolError
+from kafkalite.model import Endpoint
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.loop import SimLoop
 
@@ -27,7 +29,7 @@ class Refusing:
         self.loop = loop
         self.asked_at: list[float] = []
 
-    async def dial(self, host: str, port: int, tls: object = None) -> None:
+    async def dial(self, host: str, port: int, tls: object = None) -> object:
         self.asked_at.append(self.loop.time())
         raise ConnectionRefusedError
 
@@ -35,9 +37,40 @@ class Refusing:
 class Silent(Refusing):
     """... or that takes every connection and never says a word."""
 
-    async def dial(self, host: str, port: int, tls: object = None) -> None:
+    async def dial(self, host: str, port: int, tls: object = None) -> object:
         self.asked_at.append(self.loop.time())
-        await asyncio.Event().wait()
+        return await asyncio.Event().wait()
+
+
+class Closing(Refusing):
+    """... or that takes every connection and closes it, as a server does whose data is older than what the client has seen."""
+
+    async def dial(self, host: str, port: int, tls: object = None) -> object:
+        self.asked_at.append(self.loop.time())
+        reader = asyncio.StreamReader()
+        reader.feed_eof()
+        nothing = SimpleNamespace(abort=lambda: None)
+        return reader, SimpleNamespace(write=lambda data: None, close=lambda: None, transport=nothing)
+
+
+@pytest.mark.parametrize(("kind", "is_refused"), [(Refusing, False), (Silent, False), (Closing, True)])
+def test_a_server_that_closes_every_connection_is_told_from_one_that_is_away(
+    kind: type[Refusing], *, is_refused: bool
+) -> None:
+    """Nodes that ran while ZooKeeper was put back to an earlier state said for ever that it did not answer."""
+    loop = SimLoop()  # type: ignore[abstract]
+
+    async def main() -> bool:
+        network = cast(Network, kind(loop))
+        session = ZkSession([Endpoint("zk", 2181)], 6_000, clock=SimClock(loop), network=network, rng=Random(1))
+        with pytest.raises(NotSentError):
+            await session.begin(lambda: asyncio.sleep(0))
+        return session.is_refused
+
+    try:
+        assert loop.run_until_complete(main()) is is_refused
+    finally:
+        loop.close()
 
 
 def attempts(kind: type[Refusing], timeout_ms: int) -> tuple[list[float], float]:

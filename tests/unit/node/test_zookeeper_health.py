@@ -18,6 +18,7 @@ class Session:
     """A SessionKeeper as the health sees it."""
 
     connect = "zk:2181"
+    is_refused = False
 
     def __init__(self) -> None:
         self.silent_s: float | None = 7.0
@@ -83,3 +84,10 @@ def test_how_long_it_is_away_does_not_depend_on_the_wall_clock(session: Session)
     [problem] = ZooKeeperHealth(session, clock).problems()  # type: ignore[arg-type]
     assert problem.since_ms == 9_000_000_000 - 7000
     assert problem.detail.startswith("ZooKeeper (zk:2181) has not answered for 7 s")
+
+
+async def test_it_says_that_zookeeper_closes_every_connection(session: Session, health: ZooKeeperHealth) -> None:
+    """Not only that it does not answer: its servers run, and waiting does not help if they were put back to an earlier state."""
+    session.is_refused = True
+    (problem,) = health.problems()
+    assert "it closes every connection: it has no quorum, or its data is older" in problem.detail
