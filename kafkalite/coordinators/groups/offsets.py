@@ -66,13 +66,18 @@ class GroupOffsets:
     #: Those of all partitions that have ever begun, and the number of the last one of each partition in `appending`.
     appends: int = 0
     last_appends: dict[TopicPartition, int] = field(default_factory=dict)
+    #: How many batches of commits have begun to be appended, how many of these have ended, and who waits for how many ends.
+    batches: int = 0
+    ended: int = 0
+    waiting: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
     #: What was not replicated in time, and may be yet: of each partition the last one. Where its record is; None is a tombstone.
     in_doubt: dict[TopicPartition, tuple[int, CommittedOffset | None]] = field(default_factory=dict)
     #: Something was committed once, also if nothing of it is left.
     was_used: bool = False
 
     def begin_append(self, partitions: Iterable[TopicPartition]) -> None:
-        """Records of commits are about to be appended."""
+        """Records of commits are about to be appended, in one batch."""
+        self.batches += 1
         for partition in partitions:
             self.appending[partition] = self.appending.get(partition, 0) + 1
             self.appends += 1
@@ -86,6 +91,22 @@ class GroupOffsets:
                 self.appending[partition] = left
             else:
                 del self.last_appends[partition]
+        self.ended += 1
+        due = [done for number, done in self.waiting if number <= self.ended]
+        if due:
+            self.waiting = [each for each in self.waiting if each[0] > self.ended]
+            for done in due:
+                done()
+
+    def when_ended(self, done: Callable[[], None]) -> None:
+        """Call `done` when as many batches have ended as have begun by now, before what the last one has stored counts: it is to look later.
+
+        (One that is refused at once may end before others: then these are still under way.)
+        """
+        if self.ended >= self.batches:
+            done()
+        else:
+            self.waiting.append((self.batches, done))
 
     def commit(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         """The record of a plain commit is durable."""

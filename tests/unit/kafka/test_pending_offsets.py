@@ -107,23 +107,27 @@ UNSTABLE = (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
 async def test_a_transactional_commit_is_seen_as_pending_from_its_append(broker: Broker, *, failed: bool) -> None:
     """Another instance that reads the older offset meanwhile would process the same records, and both would commit."""
     await broker.create("t")
-    client, other = await broker.client(), await broker.client()
+    client, other, third = await broker.client(), await broker.client(), await broker.client()
     producer = await _begun(client)
     with slow_followers(broker) as held:
         committing = asyncio.create_task(_transactional_commit(client, producer, 12))
         await held.some()
-        assert await _read(other) == UNSTABLE
+        reading = asyncio.create_task(_read(third))
         assert await _read(other, stable=False) == (0, -1)
+        assert not reading.done()
         held.release(failed=failed)
         error = await committing
     assert (error != 0) == failed
+    assert await reading == ((0, -1) if failed else UNSTABLE)
     assert await _read(other) == ((0, -1) if failed else UNSTABLE)
 
 
 @pytest.mark.parametrize("failed", [False, True])
-async def test_a_plain_commit_is_seen_as_pending_from_its_append(broker: Broker, *, failed: bool) -> None:
+async def test_readers_of_stable_offsets_wait_for_plain_commits(broker: Broker, *, failed: bool) -> None:
+    """As with Kafka since its new coordinator: an error would cost them their retry.backoff.ms."""
     await broker.create("t")
-    client, second, other = await broker.client(), await broker.client(), await broker.client()
+    client, second = await broker.client(), await broker.client()
+    other, third = await broker.client(), await broker.client()
     await coordinator(client, "g")
     with slow_followers(broker) as held:
         committing = [
@@ -131,15 +135,26 @@ async def test_a_plain_commit_is_seen_as_pending_from_its_append(broker: Broker,
             asyncio.create_task(second.ask(commit("g", 6), 8)),
         ]
         await held.some(2)
-        assert await _read(other) == UNSTABLE
+        reading = asyncio.create_task(_read(other))
+        assert await _read(third, stable=False) == (0, -1)
         last = held.waiting.pop()
         held.release(failed=failed)
         await committing[0]
-        assert (await _read(other))[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT  # the second is still under way
+        assert await _read(third, stable=False) == ((0, -1) if failed else (0, 5))
+        assert not reading.done()  # the second is still under way
+        later = asyncio.create_task(client.ask(commit("g", 7), 8))
+        await held.some()
+        held.waiting.reverse()
         held.waiting.append(last)
+        newest = held.waiting.pop(0)
         held.release(failed=failed)
         await committing[1]
-    assert await _read(other) == ((0, -1) if failed else (0, 6))
+        # It has not waited for the third, and hears of it.
+        assert await reading == UNSTABLE
+        held.waiting.append(newest)
+        held.release(failed=failed)
+        await later
+    assert await _read(other) == ((0, -1) if failed else (0, 7))
 
 
 @contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.groups.commits import CommitResults
@@ -202,7 +205,38 @@ class OffsetHandlers:
                 )
         return offsets, refused
 
-    def offset_fetch(self, request: Request, message: wire.OffsetFetchRequest) -> Steps[wire.OffsetFetchResponse]:
+    def offset_fetch(
+        self, request: Request, message: wire.OffsetFetchRequest
+    ) -> Steps[wire.OffsetFetchResponse] | Coroutine[Any, Any, wire.OffsetFetchResponse]:
+        if message.require_stable and (pending := self._under_way(request, message)):
+            return self._fetch_when_ended(pending, request, message)
+        return self._offset_fetch(request, message)
+
+    def _under_way(self, request: Request, message: wire.OffsetFetchRequest) -> list[GroupOffsets]:
+        """The groups of a request with commits whose records are not replicated yet."""
+        found = []
+        groups = [message.group_id] if request.version < 8 else [group.group_id for group in message.groups]
+        for group_id in groups:
+            if group_id in request.denied.keys:
+                continue
+            with suppress(ApiError):  # the answer says so
+                offsets = self._groups.offsets.offsets_of(group_id)
+                if offsets.appending:
+                    found.append(offsets)
+        return found
+
+    async def _fetch_when_ended(
+        self, pending: list[GroupOffsets], request: Request, message: wire.OffsetFetchRequest
+    ) -> wire.OffsetFetchResponse:
+        """As in Kafka, a reader of stable offsets waits for commits that are under way, and hears of open transactions."""
+        loop = asyncio.get_running_loop()
+        for offsets in pending:
+            ended: asyncio.Future[None] = loop.create_future()
+            offsets.when_ended(partial(_end, ended))
+            await ended
+        return await stepped.in_slices(request, self._offset_fetch(request, message))
+
+    def _offset_fetch(self, request: Request, message: wire.OffsetFetchRequest) -> Steps[wire.OffsetFetchResponse]:
         response = wire.OffsetFetchResponse
         if request.version < 8:
             try:
@@ -411,3 +445,8 @@ def _txn_offset_commit_error(error: ErrorCode, *, knows_abortable: bool) -> Erro
         # The client asks again, and the same coordinator: this one is available.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return code
+
+
+def _end(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
