@@ -181,7 +181,7 @@ class _Group:
         if epoch >= 0 and not is_again and not s.trace[-1].answer["responses"]:
             # Kafka notices only with a fetch that records were deleted, and reads with the next one.
             s.trace.pop()
-            return await self.fetch(member, {}, label + " again", **other, version=version, is_again=True)
+            return await self.fetch(member, {}, label, **other, version=version, is_again=True)
         if markers:
             gaps: dict[bytes, dict[int, list[Any]]] = {}
             for (topic_id, partition), offsets in markers.items():
