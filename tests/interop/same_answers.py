@@ -88,7 +88,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Login:
-    """A user of SASL PLAIN, and the listener that it comes to; without a name it does not log in by itself."""
+    """A user of SASL PLAIN, and the listener where that user logs in. Without a name, the walk itself sends each step of the login."""
 
     address: str
     user: str
