@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.services import Services
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import refusal
 from kafkalite.kafka.request import Denied, Request
@@ -250,6 +251,10 @@ class Guard:
 
     def check(self, request: Request, message: Any) -> Any:
         """The answer that refuses the request; None: it may go on, apart from `request.denied`."""
+        return at_once(self.checking(request, message))
+
+    def checking(self, request: Request, message: Any) -> Generator[None, None, Any]:
+        """As `check`, in steps: of a request with very many elements that is not cut."""
         api = request.api
         assert api is not None
         if api.name not in self._rows:
@@ -262,33 +267,14 @@ class Guard:
             need = check.need
             if request.version not in need.versions:
                 continue
-            names = self._access.denied(request, need, check.names(self._services, message, request.version))
+            names = yield from self._access.denying(
+                request, need, check.names(self._services, message, request.version)
+            )
             if not names:
                 continue
             if need.scope is Scope.WHOLE:
                 return self._refusal(request, message, REFUSALS[need.resource_type])
             denied[need.resource_type] = names
-        _note(request, denied)
-        return None
-
-    def checking(self, request: Request, message: Any) -> Generator[None, None, Any]:
-        """As `check`, in steps: of a request with very many elements that is not cut."""
-        api = request.api
-        assert api is not None
-        row = _checks(api.name)
-        if row is None:
-            return self._refusal(request, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        denied: dict[ResourceType, frozenset[str]] = {}
-        for check in row:
-            need = check.need
-            if request.version not in need.versions:
-                continue
-            wanted = check.names(self._services, message, request.version)
-            names = yield from self._access.denying(request, need, wanted)
-            if names and need.scope is Scope.WHOLE:
-                return self._refusal(request, message, REFUSALS[need.resource_type])
-            if names:
-                denied[need.resource_type] = names
         _note(request, denied)
         return None
 

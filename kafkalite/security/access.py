@@ -78,14 +78,8 @@ class Access:
             return True
         return self.may(subject, need.operation, need.resource_type, name)
 
-    def denied(self, subject: Subject, need: Need, names: Iterable[str]) -> frozenset[str]:
-        """Those of `names` for which the need is not met."""
-        if self.authorizer is None:
-            return _NOTHING
-        return frozenset(name for name in dict.fromkeys(names) if not self.meets(subject, need, name))
-
     def denying(self, subject: Subject, need: Need, names: Iterable[str]) -> Generator[None, None, frozenset[str]]:
-        """As `denied`, a step for each NAMES_PER_STEP names: there may be 100,000."""
+        """Those of `names` for which the need is not met. A step for each NAMES_PER_STEP names: there may be 100,000."""
         if self.authorizer is None:
             return _NOTHING
         seen: set[str] = set()
@@ -97,7 +91,7 @@ class Access:
                     found.add(name)
             if not number % NAMES_PER_STEP:
                 yield
-        return frozenset(found)
+        return frozenset(found) if found else _NOTHING
 
     def visible(self, subject: Subject, need: Need) -> Callable[[str], bool]:
         """Whether a resource of that name is to be seen in an answer."""

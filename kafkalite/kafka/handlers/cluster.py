@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kafkalite.coordination.patience import CREATION_PATIENCE_MS, waiting_at_most
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.features import SUPPORTED
@@ -193,7 +194,7 @@ class ClusterHandlers:
                 for topic in self._services.metadata(asked.names).topics
                 if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and is_topic_name(topic.topic)
             ]
-            uncreatable = self._access.denied(request, _CREATE_TOPIC, missing)
+            uncreatable = at_once(self._access.denying(request, _CREATE_TOPIC, missing))
             asked.refuse(uncreatable)
             missing = [name for name in missing if name not in uncreatable]
             if missing:
