@@ -71,6 +71,7 @@ _HAS = {
     "test_apache_kafka.py": _HAS_JAVA,
     "test_init_producer_id.py": _HAS_JAVA,
     "test_same_answers.py": _HAS_JAVA,
+    "test_same_nodes.py": _HAS_JAVA,
     "test_same_rights.py": _HAS_JAVA,
     "test_admin_answers.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams.py": _HAS_JAVA and shutil.which("javac") is not None,

@@ -11,7 +11,7 @@ import copy
 import itertools
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,6 +127,9 @@ class Side:
     clients: dict[str, FrameClient] = field(default_factory=dict)
     asked: set[tuple[str, int]] = field(default_factory=set)
     logins: dict[str, Login] = field(default_factory=dict)
+    #: The other nodes, by the names of connections to them; and the replicas of each partition that a case makes.
+    nodes: dict[str, str] = field(default_factory=dict)
+    replicas: list[int] = field(default_factory=list)
     #: What the user of this case may do.
     rights: str = ""
     _message: str = ""
@@ -134,7 +137,8 @@ class Side:
     async def client(self, connection: str = "") -> FrameClient:
         if connection not in self.clients:
             login = self.logins.get(connection)
-            self.clients[connection] = await (FrameClient.to(self.address) if login is None else login.client())
+            address = self.nodes.get(connection, self.address)
+            self.clients[connection] = await (FrameClient.to(address) if login is None else login.client())
         return self.clients[connection]
 
     def close(self) -> None:
@@ -307,10 +311,12 @@ async def run(
     seed: int,
     addresses: tuple[str, str],
     logins: tuple[dict[str, Login], dict[str, Login]] | None = None,
+    nodes: tuple[dict[str, str], dict[str, str]] = ({}, {}),
+    replicas: Sequence[int] = (),
 ) -> tuple[Side, Side]:
     sides = [
-        Side(address, who, tag, random.Random(seed), logins=mine)
-        for address, who, mine in zip(addresses, ("kafka", "ours"), logins or ({}, {}), strict=True)
+        Side(address, who, tag, random.Random(seed), logins=mine, nodes=others, replicas=list(replicas))
+        for address, who, mine, others in zip(addresses, ("kafka", "ours"), logins or ({}, {}), nodes, strict=True)
     ]
 
     async def one(side: Side) -> None:

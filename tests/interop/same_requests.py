@@ -34,11 +34,12 @@ async def create_topic(
 ) -> tuple[str, bytes]:
     name = name or f"t{s.tag}"
     request = wire.CreateTopicsRequest
+    assignments = [request.CreatableReplicaAssignment(number, s.replicas) for number in range(partitions)]
     topic = request.CreatableTopic(
         name,
-        partitions,
-        1,
-        [],
+        -1 if s.replicas else partitions,
+        -1 if s.replicas else 1,
+        assignments if s.replicas else [],
         [request.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()],
     )
     answer = await s.ask(request([topic], 30_000), 7, traced=False)

@@ -10,7 +10,7 @@ import itertools
 import os
 import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -24,6 +24,7 @@ from kafkalite.testing.processes import ProcessCluster
 from .conftest import _base
 from .same_answers import Case, Difference, Mutation, Side, differences, mutations, record_batch, run
 from .same_connections import FRAMES, seen_on
+from .same_nodes import lead_at_first
 from .same_requests import (
     consumer_member,
     create_topic,
@@ -185,9 +186,8 @@ async def _offered(address: str) -> dict[int, tuple[int, int]]:
     return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
 
-async def _until_there(address: str) -> None:
+async def _until_there(side: Side) -> None:
     """The shared topic, the internal topics, and a member of each kind of group."""
-    side = Side(address, "warm", "warm", random.Random(0))
     try:
         name, _ = await create_topic(side, "shared", 2)
         answer = await side.ask(*offsets_of(name))
@@ -200,6 +200,8 @@ async def _until_there(address: str) -> None:
                 if found.coordinators[0].error_code == 0:
                     break
                 await asyncio.sleep(0.1)
+        if side.nodes:
+            await lead_at_first(side)
         await producer(side, "warm")
         await stable(side, "warm")
         await consumer_member(side, "warm consumers", *await shared_topic(side))
@@ -209,12 +211,20 @@ async def _until_there(address: str) -> None:
         side.close()
 
 
-def _prepared(addresses: tuple[str, str]) -> _Clusters:
+def _prepared(
+    addresses: tuple[str, str],
+    nodes: tuple[dict[str, str], dict[str, str]] = ({}, {}),
+    replicas: Sequence[int] = (),
+) -> _Clusters:
     """With what the cases need, and the versions that both offer."""
+    sides = [
+        Side(address, "warm", "warm", random.Random(0), nodes=others, replicas=list(replicas))
+        for address, others in zip(addresses, nodes, strict=True)
+    ]
 
     async def prepare() -> dict[str, range]:
         theirs, mine = await asyncio.gather(*map(_offered, addresses))
-        await asyncio.gather(*map(_until_there, addresses))
+        await asyncio.gather(*map(_until_there, sides))
         both: dict[str, range] = {}
         for name in BASES:
             key = schemas()[name + "Request"].api_key
