@@ -95,11 +95,11 @@ class UncertainEnds:
         there = self._disk.exists(self._starts_path)
         return checkpoints.decode_starts(self._disk.read_file(self._starts_path)) if there else 0
 
-    def before_cut(self, topic_partition: TopicPartition, config: TopicConfig) -> None:
+    def before_cut(self, topic_partition: TopicPartition, config: TopicConfig, *, has_dropped: bool) -> None:
         """Recovery is about to cut this log. If the process dies after that, the next one finds a whole log. In a thread."""
-        is_found_again = not self._is_decided and (self.lost_power or self.is_behind)
-        # With log.flush.before.ack all acknowledged records were on the disk.
-        if not config.log_flush_before_ack and not is_found_again and self._saved is not None:
+        is_flushed = config.log_flush_before_ack
+        is_found_again = not self._is_decided and (self.is_behind or (self.lost_power and not is_flushed))
+        if (has_dropped or not is_flushed) and not is_found_again and self._saved is not None:
             self.logs.add(topic_partition)
             self.save(durable=True)
 
@@ -170,5 +170,6 @@ def lacks_bytes(log: PartitionLog, high_watermarks: Mapping[TopicPartition, int]
     """Whether a log that was opened is shorter than it was, as far as that can be seen."""
     if high_watermarks.get(log.topic_partition, 0) > log.log_end_offset:
         return True
-    # With log.flush.before.ack all acknowledged records were on the disk.
-    return log.was_cut and not log.config.log_flush_before_ack
+    # With log.flush.before.ack all acknowledged records were on the disk, and what is torn is the end of the log. If there are records
+    # in segments behind that, it may be a disk that has lost what it said it had.
+    return log.has_dropped or (log.was_cut and not log.config.log_flush_before_ack)

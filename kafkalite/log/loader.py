@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import errno
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
@@ -25,6 +24,7 @@ from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.recovery import (
     EVERYWHERE,
     NOTHING_CUT,
+    BeforeCut,
     LogParts,
     load_snapshot,
     rebuild_aborted,
@@ -62,7 +62,7 @@ def load_log(
     log_start_offset: int = 0,
     clean: bool = False,
     looks_at_ends: bool = False,
-    before_cut: Callable[[], None] = lambda: None,
+    before_cut: BeforeCut = lambda *, has_dropped: None,
 ) -> PartitionLog:
     """The log in `place.path`, recovered if need be.
 
@@ -92,14 +92,14 @@ def load_log(
             clean = False
         else:
             segments[-1].next_offset = end
-    checked_from, cut = len(segments), NOTHING_CUT
+    checked_from, cut, has_dropped = len(segments), NOTHING_CUT, False
     if segments and not clean:
         last = len(segments) - 1
         checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
     if looks_at_ends:
         _check_ends(segments, checked_from, compacted_to)
     if segments and not clean:
-        cut = recover(
+        cut, has_dropped = recover(
             segments,
             checked_from,
             file_epochs if is_whole else None,
@@ -139,6 +139,7 @@ def load_log(
         compacted_to=-1 if compacted_to in (None, EVERYWHERE) else compacted_to,
         records_compactions=is_recorded,
         was_cut=cut < NOTHING_CUT,
+        has_dropped=has_dropped,
         copying_in=copying_in,
     )
     return PartitionLog(topic_partition, config, place, parts)
@@ -185,7 +186,7 @@ def load_apart(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     looks_at_ends: bool = False,
-    before_cut: Callable[[], None] = lambda: None,
+    before_cut: BeforeCut = lambda *, has_dropped: None,
 ) -> PartitionLog:
     """As `load_log`, in a thread while the loop uses the place's handles: until it returns, files are opened elsewhere. Raises OSError."""
     own = HandleCache(place.disk, _OWN_HANDLES)

@@ -36,7 +36,7 @@ class LogState:
 
     __slots__ = (
         "_epochs", "_flusher", "_local", "_now_ms", "_producers", "_rules", "_snapshots", "clean_start", "config", "damaged_at",
-        "directory", "disk", "durable_start_offset", "events", "log_end_offset", "log_start_offset", "lowest_cut",
+        "directory", "disk", "durable_start_offset", "events", "has_dropped", "log_end_offset", "log_start_offset", "lowest_cut",
         "topic_partition", "was_cut",
     )  # fmt: skip
 
@@ -80,6 +80,7 @@ class LogState:
         self.clean_start = parts.clean
         #: Whether opening it found bytes that were no records.
         self.was_cut = parts.was_cut
+        self.has_dropped = parts.has_dropped
         #: Offset at which a read met damaged bytes; None while there was no such read.
         self.damaged_at: int | None = None
         #: The lowest end that a truncation has left since the move that copies this log has last read it (see kafkalite.log.moving).

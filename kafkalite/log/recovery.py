@@ -10,7 +10,8 @@ The producers are those of the newest sound snapshot, brought to the log's end b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
@@ -51,8 +52,16 @@ class LogParts:
     records_compactions: bool = False
     #: Recovery found bytes that are not records, and cut them off.
     was_cut: bool = False
+    #: ... and there were records in segments behind them, which it has dropped.
+    has_dropped: bool = False
     #: See `LocalLog.copying_in`.
     copying_in: int = NO_LEADER_EPOCH
+
+
+class BeforeCut(Protocol):
+    """`has_dropped`: there are records in segments behind the cut, which will be dropped. Raises OSError."""
+
+    def __call__(self, *, has_dropped: bool) -> None: ...
 
 
 #: Beyond every offset.
@@ -66,8 +75,8 @@ def recover(
     *,
     compacted_to: int | None,
     interval: int,
-    before_cut: Callable[[], None],
-) -> int:
+    before_cut: BeforeCut,
+) -> tuple[int, bool]:
     """Check `segments` from number `first` on; cut and drop what is not sound.
 
     Offsets may be missing within a segment: a compaction removed them, here or before the batches were copied, whatever the
@@ -79,8 +88,8 @@ def recover(
         compacted_to: the log's; None: unknown, so a segment that begins behind its base offset shows a compaction.
         before_cut: called before anything is cut or dropped. Raises OSError.
 
-    Returns the base offset of the segment that was cut (or behind which some were dropped); NOTHING_CUT if none was.
-    Raises OSError.
+    Returns the base offset of the segment that was cut (or behind which some were dropped; NOTHING_CUT if none was), and whether
+    records in later segments were dropped. Raises OSError.
     """
     all_segments = list(segments)
 
@@ -95,9 +104,10 @@ def recover(
     for number in range(first, len(segments)):
         segment = segments[number]
         if segment.base_offset < expected or (segment.base_offset > expected and segment.base_offset > known()):
-            before_cut()
+            has_dropped = _has_records(segments, number)
+            before_cut(has_dropped=has_dropped)
             _drop(segments, number)
-            return segments[-1].base_offset
+            return segments[-1].base_offset, has_dropped
         ceiling = segments[number + 1].base_offset if number + 1 < len(segments) else 2**63 - 1
         walk = _Walk(segment, epochs, floor_epoch, ceiling)
         end = walk.run(interval)
@@ -105,14 +115,19 @@ def recover(
             end = walk.run(interval, stop=walk.doubtful_from)
         expected, floor_epoch = segment.next_offset, walk.last_epoch
         whole = end == segment.size
+        has_dropped = not whole and _has_records(segments, number + 1)
         if not whole:
-            before_cut()
+            before_cut(has_dropped=has_dropped)
             _log.warning("log.cut", segment=segment.path(LOG), size=segment.size, kept=end)
         segment.cut_after_recovery(end)
         if not whole:
             _drop(segments, number + 1)
-            return segment.base_offset
-    return NOTHING_CUT
+            return segment.base_offset, has_dropped
+    return NOTHING_CUT, False
+
+
+def _has_records(segments: list[Segment], first: int) -> bool:
+    return any(segment.size for segment in segments[first:])
 
 
 class _Walk:

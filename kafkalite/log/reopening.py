@@ -118,8 +118,7 @@ class Reopening:
             if old is not None:
                 await log_dir.off_loop(partial(self._check, old))
             # Durable before recovery may cut it. Not from its thread: the loop writes the same list.
-            if not failed.config.log_flush_before_ack:
-                doubts.logs.add(failed.topic_partition)
+            doubts.logs.add(failed.topic_partition)
             doubts.save(durable=True)
             await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, cut, is_requested=is_requested)))
             if lacks_bytes(found[0], log_dir.high_watermarks):
@@ -181,7 +180,7 @@ class Reopening:
                 old.log_start_offset if old is not None else log_dir.log_starts.get(failed.topic_partition, 0)
             ),
             looks_at_ends=old is None and not is_requested,
-            before_cut=partial(cut.append, failed.topic_partition),
+            before_cut=lambda *, has_dropped: cut.append(failed.topic_partition),
         )
         if old is not None and not is_requested and _shape(log) != _shape(old):
             raise NotSound(f"{failed.path} has other segments than before")

@@ -192,6 +192,23 @@ BUGS: dict[str, Plan] = {
         ),
         settings={**plan(1).settings, "log.flush.offset.checkpoint.interval.ms": 500},
     ),
+    # A disk has lost the middle of what was flushed since the last checkpoint, and its host is back first. Two are in sync by then.
+    "hole": dataclasses.replace(
+        with_small_segments(
+            plan(
+                1,
+                Fault(5.0, FaultKind.CRASH, NODES[2], 7.0),
+                Fault(8.0, FaultKind.LIE, NODES[0], 2.0),
+                Fault(9.5, FaultKind.CRASH, NODES[1], 5.0),
+                flush_before_ack=True,
+            )
+        ),
+        settings={
+            **plan(1).settings,
+            "log.flush.offset.checkpoint.interval.ms": 60_000,
+            "replica.high.watermark.checkpoint.interval.ms": 60_000,
+        },
+    ),
     # Some requests of nodes fill the memory for them; nodes are cut off meanwhile, and dial again.
     "memory": dataclasses.replace(
         plan(1, *each_node(FaultKind.PARTITION_IN, 1.5)),
@@ -411,6 +428,7 @@ ALARMS: dict[str, str | tuple[str, ...]] = {
     "late": "every node knows the cluster as it is",
     "ELR-min": _COMPLETE,
     "lie": "a replica has what its high watermark covers",
+    "hole": _COMPLETE,
     "memory": "the cluster converges when the faults are over",
 }
 

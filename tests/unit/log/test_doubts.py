@@ -491,3 +491,57 @@ async def test_an_empty_log_that_had_a_recovery_point_was_here_before_the_power_
     assert not manager.pool.was_here(tp(0))
     host.disk.process_crash()  # after this restart it is a log that was in doubt before
     assert not (await host.manager()).pool.was_here(tp(2))
+
+
+async def _flushed_segments(host: Host, segments: int) -> list[str]:
+    """The files of a log whose records are flushed before they are acknowledged."""
+    config = TopicConfig(log_flush_before_ack=True, segment_bytes=1024)
+    log = (await host.manager()).placing.create(tp(0), TOPIC_ID, config)
+    while len(found := [each for each in host.disk.listdir("/d1/t-0") if each.endswith(".log")]) < segments:
+        log.append_as_leader(batch(["v" * 300]), 1)
+        await log.flush()
+    return [f"/d1/t-0/{each}" for each in found]
+
+
+_FLUSHES = {"log.flush.before.ack": "true", "segment.bytes": "1024"}
+
+
+@pytest.mark.checklist("F14")
+async def test_a_disk_that_has_lost_the_middle_of_a_log_leaves_a_doubt() -> None:
+    """A disk said that it had written. The log was cut there, and led at once: what the others had behind that was undone."""
+    host = Host("/d1")
+    segments = await _flushed_segments(host, 4)
+    host.disk.power_loss(random.Random(1))
+    tail_is_lost(host, segments[1])
+    assert (await host.manager(t=_FLUSHES)).pool.doubtful() == [tp(0)]
+    host.disk.process_crash()
+    assert (await host.manager(t=_FLUSHES)).pool.doubtful() == [tp(0)]
+
+
+async def test_a_torn_end_of_a_log_that_is_flushed_leaves_no_doubt() -> None:
+    """Nobody had got an answer for what was not on the disk yet."""
+    host = Host("/d1")
+    segments = await _flushed_segments(host, 4)
+    host.disk.power_loss(random.Random(1))
+    tail_is_lost(host, segments[-1])
+    manager = await host.manager(t=_FLUSHES)
+    assert manager.get(tp(0)) is not None and manager.pool.doubtful() == []
+
+
+async def test_the_doubt_of_a_log_with_a_hole_is_on_the_disk_before_the_log_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host("/d1")
+    segments = await _flushed_segments(host, 4)
+    host.disk.power_loss(random.Random(1))
+    tail_is_lost(host, segments[1])
+    with monkeypatch.context() as patched:
+
+        def dies(*_: object, **__: object) -> None:
+            raise RuntimeError("killed")
+
+        patched.setattr(UncertainEnds, "take", dies)
+        with pytest.raises(RuntimeError, match="killed"):
+            await host.manager(t=_FLUSHES)
+    host.disk.process_crash()
+    assert (await host.manager(t=_FLUSHES)).pool.doubtful() == [tp(0)]

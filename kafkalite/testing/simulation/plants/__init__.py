@@ -37,6 +37,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "remembered": storage.remembers_what_has_ended,
     "txnindex": storage.unsynced_transaction_indexes,
     "lie": storage.trusts_closed_segments,
+    "hole": storage.trusts_logs_with_a_hole,
     "decided": coordinators.uncommitted_decisions,
     "vanished": replication.vanished_is_deleted,
     "put-back": replication.put_back_is_as_before,

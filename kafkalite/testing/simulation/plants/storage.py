@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkalite.errors import ApiError
-from kafkalite.log import checkpoints, cleaner, loader, partition_log, producer_state, retention
+from kafkalite.log import checkpoints, cleaner, loader, partition_log, producer_state, recovery, retention
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.flushing import Flusher
@@ -122,6 +122,11 @@ def unsynced_transaction_indexes(patch: Patch) -> None:
 def trusts_closed_segments(patch: Patch) -> None:
     """What was below the recovery point is taken to be there after a loss of power, as in Kafka."""
     patch(loader, "_check_ends", lambda segments, checked_from, compacted_to: None)
+
+
+def trusts_logs_with_a_hole(patch: Patch) -> None:
+    """With log.flush.before.ack, what is cut off a log is taken to be what nobody had an answer for, wherever it was."""
+    patch(recovery, "_has_records", lambda segments, first: False)
 
 
 def remembers_what_has_ended(patch: Patch) -> None:
