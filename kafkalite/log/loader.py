@@ -7,13 +7,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-from bisect import bisect_right
-from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
 from kafkalite.log import checkpoints
+from kafkalite.log.aborted_check import is_contradicted
 from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.failures import lacks_room
 from kafkalite.log.file_names import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, file_name
@@ -33,7 +32,7 @@ from kafkalite.log.recovery import (
 )
 from kafkalite.log.segment import Segment
 from kafkalite.model import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
-from kafkalite.record.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_of, parse_header
+from kafkalite.record.batch import HEADER_SIZE, MAGIC, parse_header
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -311,55 +310,9 @@ def _is_doubtful(segment: Segment, segments: list[Segment], names: list[str], *,
     """Whether the transaction index of a segment that is not checked again must be wrong. Raises OSError."""
     name = segment.path("").rpartition("/")[2]
     if name + TXN_INDEX in names:
-        return not segment.transactions.load(segment.next_offset) or _is_contradicted(segment, segments)
+        return not segment.transactions.load(segment.next_offset) or is_contradicted(segment, segments)
     # Files that were not synced are lost together: one that has rolled has a time index, unless it is tiny.
     return not clean and bool(segment.size) and name + INDEX not in names and name + TIME_INDEX not in names
-
-
-def _is_contradicted(segment: Segment, segments: list[Segment]) -> bool:
-    """Whether an entry of the segment's transaction index, which is loaded, must be wrong, by sound batches or by the other entries.
-
-    Reads two headers for each entry, and a batch only if its header contradicts one. Raises OSError."""
-    ends: dict[int, int] = {}  # of each producer, where its last transaction in the index ended
-    for producer_id, first_offset, last_offset, last_stable_offset in segment.aborted():
-        if first_offset <= ends.get(producer_id, -1) or last_stable_offset > last_offset + 1:
-            return True
-        ends[producer_id] = last_offset
-        marker = _batch_with(segments, last_offset)
-        if marker is not None:
-            header = marker.header
-            if not (header.is_control and header.producer_id == producer_id and header.base_offset == last_offset):
-                return marker.is_sound()
-        first = _batch_with(segments, first_offset)
-        if first is None or first.header.base_offset > first_offset:
-            continue  # retention or a compaction may have removed it
-        header = first.header
-        if header.is_control or header.producer_id != producer_id or header.base_offset < first_offset:
-            return first.is_sound()
-    return False
-
-
-class _Batch(NamedTuple):
-    segment: Segment
-    position: int
-    header: BatchHeader
-
-    def is_sound(self) -> bool:
-        """By its CRC. Raises OSError."""
-        data = self.segment.read_at(self.position, self.header.size)
-        return len(data) == self.header.size and crc_of(data, 0, self.header.size) == self.header.crc
-
-
-def _batch_with(segments: list[Segment], offset: int) -> _Batch | None:
-    """The first batch that does not end before the offset; None if its log is damaged there, or ends before. Raises OSError."""
-    number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-    if number < 0:
-        return None
-    segment = segments[number]
-    with contextlib.suppress(ApiError):
-        for position, header in segment.headers(segment.position_of(offset)):
-            return _Batch(segment, position, header)
-    return None
 
 
 def _read_epochs(disk: Disk, path: str, names: list[str]) -> tuple[LeaderEpochCache, bool]:

@@ -296,6 +296,10 @@ class Segment:
             self._replace(INDEX)
             return self._position_from(self._offset_index().entry_for(relative), offset)
 
+    def indexed_position(self, offset: int) -> int:
+        """A position at or before the batch with the offset, by the offset index alone. Raises OSError."""
+        return self._offset_index().position_for(offset - self.base_offset)
+
     def _position_from(self, entry: tuple[int, int], offset: int) -> int:
         """From the batch of an entry of the offset index on. A damaged index may lead behind the batch that is looked for."""
         indexed, start = entry

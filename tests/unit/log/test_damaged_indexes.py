@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from kafkalite.log import segment as segments
 from kafkalite.log.index import ABORTED_ENTRY, OFFSET_ENTRY_SIZE, TIME_ENTRY, OffsetIndex, TimeIndex
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.record.batch import parse_header
+from kafkalite.log.segment import Segment
+from kafkalite.record.batch import BatchHeader, parse_header
 from kafkalite.record.builder import end_transaction_marker
 from tests.support.logs import PATH, batch, find_timestamp, make_log, reopen
 from tests.support.memory_disk import MemoryDisk
@@ -177,3 +179,34 @@ async def test_sound_indexes_are_believed_whatever_the_order_of_timestamps(lines
         await find_timestamp(again, timestamp)
     assert lines.warnings == []
     again.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_the_check_of_a_transaction_index_reads_the_log_once(
+    monkeypatch: pytest.MonkeyPatch, *, clean: bool
+) -> None:
+    """It read some 64 KiB for each entry: a node with many aborted transactions started late."""
+    disk = MemoryDisk()
+    log = make_log(disk)
+    for sequence in range(300):
+        made = batch(["v"], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+        log.append_as_leader(made, 1)
+        marker = end_transaction_marker(7, 0, commit=False, coordinator_epoch=0, timestamp_ms=1000)
+        log.append_as_leader(marker, 1, origin="coordinator")
+    log.roll()
+    log.append_as_leader(batch(["next"]), 1)
+    await log.flush()
+    end, size = log.log_end_offset, log.segments[0].size
+    log.close()
+    read = 0
+    scan = Segment.headers
+
+    def counted(self: Segment, *where: int) -> Iterator[tuple[int, BatchHeader]]:
+        nonlocal read
+        for each in scan(self, *where):
+            read += each[1].size
+            yield each
+
+    monkeypatch.setattr(Segment, "headers", counted)
+    reopen(disk, clean=clean, recovery_point=end).close()
+    assert size <= read < 2 * size
