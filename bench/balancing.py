@@ -23,7 +23,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "load"

@@ -28,7 +28,7 @@ from kafkalite.coordination import paths
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.partition_values import PartitionMetadata
 from kafkalite.protocol import wire
-from kafkalite.testing.chaos import controller_of, wait_in_sync
+from kafkalite.testing.cluster_state import controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster, kazoo_client
 
 TOPIC = "wide"

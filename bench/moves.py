@@ -40,7 +40,8 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import TOPIC, Tally, census, wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC, Tally, census
 from kafkalite.testing.processes import ProcessCluster
 
 PARTITIONS = 24

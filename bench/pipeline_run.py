@@ -35,7 +35,7 @@ from bench.spark_exactly_once import PATHS, ROOT, SETTINGS
 from bench.spark_hosts import spark_hosts
 from kafkalite.client.blocking import BlockingClient
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 #: One after the other, each after a batch since the last one.

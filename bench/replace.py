@@ -28,7 +28,7 @@ import click
 from bench.figures import json_option, write_json
 from bench.peers import scratch_python
 from bench.rolling import PARTITIONS, SETTINGS, TOPIC, is_clean, rolling_load
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 _PATIENCE_S = 180.0

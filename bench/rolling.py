@@ -25,7 +25,7 @@ import click
 
 from bench.figures import json_option, write_json
 from bench.peers import ROOT, PeerLoad, scratch_python
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC, PARTITIONS = "rolling", 12

@@ -38,7 +38,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import any_controller, wait_in_sync
+from kafkalite.testing.cluster_state import any_controller, wait_in_sync
 from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
 
 SETTINGS = {"zookeeper.session.timeout.ms": 18_000, "replica.lag.time.max.ms": 30_000}

@@ -28,7 +28,7 @@ from bench.figures import json_option, write_json
 from bench.throughput import batch_of, fetch, produce
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 MIB = 1 << 20

@@ -31,7 +31,7 @@ from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 SETTINGS = {"log.segment.bytes": 256 * 2**20, "retention.bytes": 2 * 2**30}

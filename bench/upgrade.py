@@ -31,7 +31,7 @@ from bench.peers import ROOT, PeerLoad, scratch_python
 from bench.rolling import PARTITIONS, SETTINGS, TOPIC, checkout, is_clean, rolling_load
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.protocol import wire
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 COPIES = "copies"

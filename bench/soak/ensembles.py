@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from bench.soak.faults import SoakStage
-from kafkalite.testing.chaos import controller_of
+from kafkalite.testing.cluster_state import controller_of
 from kafkalite.testing.network_ensemble import EnsembleNetwork, HostedZooKeeper
 
 #: Between the ensemble's servers, seconds: below syncLimit x tickTime, or a server that is behind would be cut off.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.soak.disks import LoopDisk
-from kafkalite.testing.chaos import any_controller, controller_of
+from kafkalite.testing.cluster_state import any_controller, controller_of
 from kafkalite.testing.network import NetworkedCluster
 
 _VERB_S = 120.0

@@ -26,7 +26,7 @@ from rich.table import Table
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
 from kafkalite_cli.demo_table import PipelineFailed, TablePipeline
 

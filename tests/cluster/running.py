@@ -19,7 +19,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import DescribeReplicasResponse, NewTopic, ReplicaDescription
-from kafkalite.testing.chaos import read_all, wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
+from kafkalite.testing.numbered_records import read_all
 from kafkalite.testing.processes import ProcessCluster, kazoo_client
 
 #: A guard against hanging. No test expects anything to happen sooner than this.

@@ -28,7 +28,8 @@ from kafkalite.extension.messages.disks import (
 )
 from kafkalite.extension.messages.topics import NewTopic, RemovePartitionsRequest, RemovePartitionsResponse
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC, Tally, census, produce
 from kafkalite.testing.processes import ProcessCluster
 from tests.support.commands import admin_meanwhile
 

@@ -11,7 +11,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC, Tally, census, produce
 from kafkalite.testing.processes import ProcessCluster
 from tests.support.commands import Outcome, kafkalite
 from tests.support.waiting import until

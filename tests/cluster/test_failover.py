@@ -13,7 +13,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import TOPIC, controller_of, wait_in_sync
+from kafkalite.testing.cluster_state import controller_of, wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC
 from kafkalite.testing.processes import ProcessCluster
 
 from .running import eye

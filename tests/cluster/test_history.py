@@ -12,7 +12,8 @@ import pytest
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import TOPIC, wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, wait_until
 from tests.support.commands import kafkalite

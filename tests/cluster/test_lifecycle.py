@@ -14,7 +14,7 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.log.checkpoints import CLEAN_SHUTDOWN
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, Eye, Load, create_topic, eye, replicas_of, settled, wait_until
 from tests.support.commands import kafkalite

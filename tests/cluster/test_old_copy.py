@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.support.numbers import read_numbers, write_numbers
 

@@ -17,7 +17,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination import paths, topic_znodes
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import TOPIC, Tally, any_controller, census, produce, wait_in_sync
+from kafkalite.testing.cluster_state import any_controller, wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC, Tally, census, produce
 from kafkalite.testing.processes import ProcessCluster
 from tests.support.commands import admin_meanwhile
 from tests.support.waiting import until

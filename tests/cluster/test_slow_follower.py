@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, Load, create_topic, eye, replicas_of, settled, wait_until
 

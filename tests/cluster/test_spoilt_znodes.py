@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, Eye, Load, create_topic, eye, wait_until
 

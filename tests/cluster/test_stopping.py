@@ -10,7 +10,8 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC, Tally, census, produce
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import PATIENCE_S, QUICK
 from tests.support.commands import kafkalite

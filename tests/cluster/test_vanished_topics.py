@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, Load, create_topic, eye, wait_until

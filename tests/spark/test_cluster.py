@@ -19,7 +19,7 @@ from bench.spark_exactly_once import run as run_with_accidents
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from kafkalite_pipelines import TopicSink, parse
 from kafkalite_pipelines.backfill import Range, replay_of, run

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kafkalite.testing.chaos import TOPIC, any_controller, wait_in_sync
+from kafkalite.testing.cluster_state import any_controller, wait_in_sync
 from kafkalite.testing.network import NetworkedCluster, VirtualNetwork
+from kafkalite.testing.numbered_records import TOPIC
 from kafkalite.testing.schedules.stage import Stage, schedule
 
 

@@ -7,7 +7,8 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from kafkalite.testing.chaos import TOPIC, wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC
 from kafkalite.testing.schedules.stage import SESSION_S, Stage, go_on, schedule, stop
 
 

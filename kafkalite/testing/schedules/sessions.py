@@ -10,7 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.testing.chaos import TOPIC, any_controller, wait_in_sync
+from kafkalite.testing.cluster_state import any_controller, wait_in_sync
+from kafkalite.testing.numbered_records import TOPIC
 from kafkalite.testing.processes import kazoo_client
 from kafkalite.testing.schedules.stage import Stage, schedule
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.disks import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.model import BrokerId
-from kafkalite.testing.chaos import Say, Tally
+from kafkalite.testing.numbered_records import Tally
 from kafkalite.testing.processes import Process, ProcessCluster
 
 #: A session short enough for many failovers.
@@ -34,7 +34,7 @@ class Stage:
 
     cluster: ProcessCluster
     rng: random.Random
-    say: Say
+    say: Callable[[str], None]
     tally: Tally
     #: Factor of every length of time; below 1 for a short run.
     pace: float = 1.0

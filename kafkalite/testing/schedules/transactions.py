@@ -15,7 +15,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "transactions"

@@ -7,15 +7,16 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import TOPIC, Census, Say, Tally, census, produce, wait_in_sync
+from kafkalite.testing.cluster_state import wait_in_sync
 from kafkalite.testing.network import NetworkedCluster, VirtualNetwork, available
+from kafkalite.testing.numbered_records import TOPIC, Census, Tally, census, produce
 from kafkalite.testing.processes import ProcessCluster
 from kafkalite.testing.schedules.clocks import ClockedCluster, library
 from kafkalite.testing.schedules.ensemble import EnsembleCluster, small_disk
@@ -101,7 +102,9 @@ def lacking(name: str) -> str:
     return ""
 
 
-async def run(name: str, directory: Path, *, seed: int, rate: float, pace: float, say: Say) -> ScheduleVerdict:
+async def run(
+    name: str, directory: Path, *, seed: int, rate: float, pace: float, say: Callable[[str], None]
+) -> ScheduleVerdict:
     """Cluster, load, the schedule, healing, census."""
     schedule = SCHEDULES[name]
     tally = Tally()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.chaos import any_controller, wait_in_sync
+from kafkalite.testing.cluster_state import any_controller, wait_in_sync
 from kafkalite.testing.processes import kazoo_client
 from kafkalite.testing.schedules.stage import Stage, schedule
 
