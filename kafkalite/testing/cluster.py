@@ -22,12 +22,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kafkalite.config import broker_config
 from kafkalite.coordination.coordinator import Create, Op
-from kafkalite.env.real import real_env
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.real import RealClock
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.node.node import Node
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.testing.node_in_loop import launch, until_ready
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 _log = get_logger(__name__)
@@ -61,8 +61,7 @@ class Cluster:
         self._directory = directory if directory is not None else Path(tempfile.mkdtemp(prefix="kafkalite-"))
         self._kafka_port = kafka_port
         self._settings = dict(settings or {})
-        self._env = real_env()
-        self.zookeeper = SimZooKeeper(random.Random(), wall_ms=self._env.clock.wall_ms)
+        self.zookeeper = SimZooKeeper(random.Random(), wall_ms=RealClock().wall_ms)
         self._runs: dict[int, asyncio.Task[None]] = {}
         self._supervisor = Supervisor(lambda error: None)
         self._save_timer: asyncio.TimerHandle | None = None
@@ -142,20 +141,10 @@ class Cluster:
             "broker.id": broker_id,
             "log.dirs": [str(self._directory / f"node-{broker_id}")],
         }
-        if "listeners" in settings:
-            del settings["kafka.port"]
-        config, _ = broker_config(settings)
-        env = real_env(connect_coordinator=self.zookeeper.connector(f"node-{broker_id}"))
-        node = self.nodes[broker_id] = Node(config, env)
-        self._runs[broker_id] = self._supervisor.spawn(f"node-{broker_id}", node.run(), Policy.ISOLATED)
+        self.nodes[broker_id], self._runs[broker_id] = launch(settings, self.zookeeper, self._supervisor)
 
     async def _ready(self, broker_id: int) -> None:
-        ready = self._supervisor.spawn(f"ready-{broker_id}", self.nodes[broker_id].ready.wait(), Policy.ISOLATED)
-        run = self._runs[broker_id]
-        await asyncio.wait([ready, run], return_when=asyncio.FIRST_COMPLETED)
-        if run.done():
-            ready.cancel()
-            run.result()
+        await until_ready(self.nodes[broker_id], self._runs[broker_id], self._supervisor)
 
     # --- znodes on disk ------------------------------------------------------------------------------------
 

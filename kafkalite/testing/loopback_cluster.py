@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kafkalite.config import load
-from kafkalite.env.real import RealClock, real_env
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.real import RealClock
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.node.node import Node
+from kafkalite.testing.node_in_loop import launch, until_ready
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 _READY_S = 120.0
@@ -43,16 +43,13 @@ class LoopbackCluster:
         self._own_settings = own_settings or {}
         self._directory = directory
         self._settings = dict(settings or {})
-        self._supervisor = Supervisor(self._on_fatal)
         self._ids = list(range(first_id, first_id + nodes))
         self._runs: dict[int, asyncio.Task[None]] = {}
         self._ports: dict[int, dict[str, int]] = {}
         self.zookeeper = SimZooKeeper(random.Random(1), wall_ms=RealClock().wall_ms)
         self.nodes: dict[int, Node] = {}
         self.failures: list[BaseException] = []
-
-    def _on_fatal(self, error: BaseException) -> None:
-        self.failures.append(error)
+        self._supervisor = Supervisor(self.failures.append)
 
     async def __aenter__(self) -> Self:
         for broker_id in self._ids:
@@ -85,28 +82,20 @@ class LoopbackCluster:
 
     def _launch(self, broker_id: int) -> None:
         ports = self._ports.get(broker_id, {})
-        flags = {
+        settings = {
             "broker.id": broker_id,
             "log.dirs": [str(self._directory / f"node-{broker_id}")],
-            "zookeeper.connect": "127.0.0.1:2181",
             "http.port": -1,
             "kafka.port": ports.get("kafka", 0),
             "rpc.port": ports.get("rpc", 0),
             **self._settings,
             **self._own_settings.get(broker_id, {}),
         }
-        if "listeners" in flags:
-            del flags["kafka.port"]
-        config, _ = load(None, {}, flags)
-        env = real_env(connect_coordinator=self.zookeeper.connector(f"host-{broker_id}"), on_fatal=self._on_fatal)
-        node = self.nodes[broker_id] = Node(config, env)
-        self._runs[broker_id] = self._supervisor.spawn(f"node.{broker_id}", node.run(), Policy.ISOLATED)
+        launched = launch(settings, self.zookeeper, self._supervisor, self.failures.append)
+        self.nodes[broker_id], self._runs[broker_id] = launched
 
     async def _wait_ready(self, broker_id: int) -> None:
-        node, run = self.nodes[broker_id], self._runs[broker_id]
-        ready = self._supervisor.spawn("ready", node.ready.wait(), Policy.ISOLATED)
+        node = self.nodes[broker_id]
         async with asyncio.timeout(_READY_S):
-            await asyncio.wait([ready, run], return_when=asyncio.FIRST_COMPLETED)
-        if run.done():
-            await run
+            await until_ready(node, self._runs[broker_id], self._supervisor)
         self._ports[broker_id] = {name: endpoint.port for name, endpoint in node.endpoints.items()}

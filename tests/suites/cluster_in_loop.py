@@ -14,11 +14,11 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kafkalite.config import broker_config
-from kafkalite.env.real import real_env
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.real import RealClock
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import KafkaliteError
 from kafkalite.node.node import Node
+from kafkalite.testing.node_in_loop import launch, until_ready
 from kafkalite.testing.processes import ProcessFailed
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
@@ -63,19 +63,11 @@ class NodeInLoop:
     async def launch(self) -> None:
         """Returns when it is ready. Raises what keeps it from starting."""
         ports = {f"{kind}.port": int(found.rpartition(":")[2]) for kind, found in self.addresses.items()}
-        if "listeners" in self._settings:
-            ports.pop("kafka.port", None)
-        config, _ = broker_config({"host": "localhost", "kafka.port": 0, "rpc.port": 0, **self._settings, **ports})
-        cluster = self._cluster
-        env = real_env(connect_coordinator=cluster.zookeeper.connector(f"node-{self._settings['broker.id']}"))
-        node = self._node = Node(config, env)
-        run = self._run = cluster.supervisor.spawn("node", node.run(), Policy.ISOLATED)
-        ready = cluster.supervisor.spawn("ready", node.ready.wait(), Policy.ISOLATED)
+        settings = {"host": "localhost", "kafka.port": 0, "rpc.port": 0, **self._settings, **ports}
+        node, run = launch(settings, self._cluster.zookeeper, self._cluster.supervisor)
+        self._node, self._run = node, run
         async with asyncio.timeout(_READY_S):
-            await asyncio.wait([ready, run], return_when=asyncio.FIRST_COMPLETED)
-        if run.done():
-            ready.cancel()
-            await run
+            await until_ready(node, run, self._cluster.supervisor)
         self.addresses = {kind: f"localhost:{node.endpoints[kind].port}" for kind in _KINDS}
 
     async def stop(self) -> None:
@@ -114,7 +106,7 @@ class ClusterInLoop:
         self.loop = loop
         self._directory = directory
         self.supervisor = Supervisor(lambda error: None)
-        self.zookeeper = SimZooKeeper(random.Random(), wall_ms=real_env().clock.wall_ms)
+        self.zookeeper = SimZooKeeper(random.Random(), wall_ms=RealClock().wall_ms)
         self.nodes = {
             broker: NodeInLoop(
                 self,

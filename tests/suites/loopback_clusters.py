@@ -16,16 +16,16 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kafkalite.config import broker_config
 from kafkalite.config.listeners import kafka_listeners
-from kafkalite.env.real import real_env
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.real import RealClock
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import KafkaliteError
 from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.listeners import kafka_endpoints
 from kafkalite.node.node import Node
 from kafkalite.rpc import server_connection
 from kafkalite.security.principal import Principal
+from kafkalite.testing.node_in_loop import launch, until_ready
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 from tests.suites.kafka_settings import node_settings
 
@@ -49,35 +49,26 @@ class _Cluster:
         self._runs: dict[int, asyncio.Task[None]] = {}
         self._ports: dict[int, dict[str, int]] = {}
         self._supervisor = Supervisor(lambda error: None)
-        self._env = real_env()
-        self.zookeeper = SimZooKeeper(random.Random(), wall_ms=self._env.clock.wall_ms)
+        self.zookeeper = SimZooKeeper(random.Random(), wall_ms=RealClock().wall_ms)
 
     async def start(self, broker_id: int) -> dict[str, str]:
         """Listener -> HOST:PORT. Raises what keeps the node from starting."""
         if broker_id not in self.nodes:
-            config, _ = broker_config(self.settings[broker_id])
-            env = real_env(connect_coordinator=self.zookeeper.connector(f"node-{broker_id}"))
-            node = Node(config, env)
-            run = self._supervisor.spawn(f"node-{broker_id}", node.run(), Policy.ISOLATED)
+            node, run = launch(self.settings[broker_id], self.zookeeper, self._supervisor)
             await self._until_ready(node, run)
             self.nodes[broker_id], self._runs[broker_id] = node, run
         return self._addresses(broker_id)
 
     async def _until_ready(self, node: Node, run: asyncio.Task[None]) -> None:
-        ready = self._supervisor.spawn("ready", node.ready.wait(), Policy.ISOLATED)
         try:
             async with asyncio.timeout(_READY_S):
-                await asyncio.wait([ready, run], return_when=asyncio.FIRST_COMPLETED)
-                if run.done():
-                    await run
+                await until_ready(node, run, self._supervisor)
                 for each in [*self.nodes.values(), node]:  # and each knows all the others
                     while len(each.metadata.brokers()) < len(self.nodes) + 1:
                         await each.metadata.changed()
         except BaseException:
             run.cancel()
             raise
-        finally:
-            ready.cancel()
 
     def _addresses(self, broker_id: int) -> dict[str, str]:
         found = {}

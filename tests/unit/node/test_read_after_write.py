@@ -53,7 +53,7 @@ async def pair(directory: Path) -> AsyncIterator[tuple[LoopbackCluster, AsyncCli
             while len(node.metadata.brokers()) < 2:
                 await node.metadata.changed()
         await client.metadata()
-        cluster.zookeeper.slow("host-2", LATE)
+        cluster.zookeeper.slow("node-2", LATE)
         yield cluster, client, cluster.nodes[2]
 
 
@@ -147,11 +147,11 @@ async def test_a_node_without_zookeeper_holds_nobody_up(tmp_path: Path, monkeypa
     monkeypatch.setattr(catching_up, "_WAIT_S", 1.0)
     async with pair(tmp_path) as (cluster, client, other):
         create = wire.CreateAclsRequest
-        cluster.zookeeper.block("host-2")
+        cluster.zookeeper.block("node-2")
         answer = await ask(client, 1, create([create.AclCreation(*acl())]))
         assert [result.error_code for result in answer.results] == [0]
         assert not may_read(other)
-        cluster.zookeeper.unblock("host-2")
+        cluster.zookeeper.unblock("node-2")
         await until(lambda: may_read(other))
 
 

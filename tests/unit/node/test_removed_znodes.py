@@ -36,7 +36,7 @@ async def test_an_id_that_was_removed_is_put_back(tmp_path: Path) -> None:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic("t", 1, 1)])
         cluster.zookeeper.poke(Delete(paths.CLUSTER_ID))
-        cluster.zookeeper.expire("host-1")
+        cluster.zookeeper.expire("node-1")
         await registered(cluster)
         assert id_of(cluster) == own
         await cluster.stop(1)

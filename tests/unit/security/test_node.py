@@ -329,7 +329,7 @@ async def test_rules_stand_while_zookeeper_is_away_and_rubbish_opens_nothing(clu
         for topic, is_refused in (("t", False), ("u", True)):
             (told,) = (await ann.metadata([topic])).topics
             assert (told.error in REFUSED) is is_refused
-        for host in ("host-1", "host-2"):
+        for host in ("node-1", "node-2"):
             cluster.zookeeper.unblock(host)
         cluster.zookeeper.poke(
             SetData("/kafka-acl/Topic/t", b"{}"), Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True)
