@@ -17,8 +17,8 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.failing import fails_with
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.numbers import read_numbers, write_numbers
 
 T0 = TopicPartition("t", 0)

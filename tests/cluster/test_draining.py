@@ -23,8 +23,8 @@ from kafkalite.extension.messages.topics import (
 from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.node.node import Node
 from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.fetching import run_to_end
+from tests.support.loopback_cluster import LoopbackCluster
 
 T1, T2 = TopicPartition("t", 1), TopicPartition("t", 2)
 

@@ -14,7 +14,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.certificates import Authority
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 pytestmark = [pytest.mark.cluster]
 

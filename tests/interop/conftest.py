@@ -30,9 +30,9 @@ from kafkalite.testing.apache_kafka import (
     streams_tests_class_path,
     tools_class_path,
 )
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from kafkalite.testing.maven import only_one_fills
 from kafkalite.testing.processes import ProcessCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 _HERE = Path(__file__).parent
 CLUSTER_SETTINGS = {

@@ -16,7 +16,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
 from kafkalite.testing.apache_kafka import KafkaCluster
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .conftest import run_client, seen_by
 from .test_backup import CLIENT as BACKUP_CLIENT

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, run_client, seen_by
 

@@ -16,7 +16,7 @@ from kafkalite.protocol import wire
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.kafka_jar import differences, newest_client_jar, read_definitions
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.principals import SECURE, by_client_id
 
 from .conftest import CLUSTER_SETTINGS, run_client, seen_by

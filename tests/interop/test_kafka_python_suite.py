@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, install, scratch
 

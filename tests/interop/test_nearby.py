@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.replica.decisions.nearby import RACK_AWARE_SELECTOR
 from kafkalite.testing.apache_kafka import tool_command
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, run_client
 

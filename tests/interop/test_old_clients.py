@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.testing.apache_kafka import oldest_client_class_path, tool_command
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .conftest import _base, compiled, python_of, python_with, seen_by
 

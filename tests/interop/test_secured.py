@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.security.listener import ListenerSecurity, SaslLogin
 from kafkalite.testing.certificates import Authority
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.secured import PASSWORDS, PLAIN_PASSWORD, SecuredCluster
 
 from .conftest import CLUSTER_SETTINGS, seen_by

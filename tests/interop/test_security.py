@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.security.quotas import Kind
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.principals import SECURE, by_client_id
 
 from .conftest import CLUSTER_SETTINGS, seen_by

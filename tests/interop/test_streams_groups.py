@@ -18,8 +18,8 @@ from kafkalite.testing.apache_kafka import (
     tools_class_path,
 )
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from kafkalite.testing.processes import ProcessCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .conftest import _base, compiled, run_client, seen_by
 

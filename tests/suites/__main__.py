@@ -22,7 +22,6 @@ from typing import NamedTuple
 import click
 import structlog
 
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.interop.conftest import install, scratch
 from tests.suites.go_clients import confluent_kafka_go, franz_go, kafka_go, sarama, watermill
 from tests.suites.javascript_clients import confluent_kafka_javascript, kafkajs
@@ -30,6 +29,7 @@ from tests.suites.kafka_tests import runner, suites
 from tests.suites.known import CAUSES
 from tests.suites.librdkafka_clients import confluent, librdkafka
 from tests.suites.running import HERE, ROOT, Outcome, Place, at_fixed_addresses, junit, run
+from tests.support.loopback_cluster import LoopbackCluster
 
 _SETTINGS = {"num.partitions": 4, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3}
 _RIGHTS = {"authorizer.enabled": True, "allow.everyone.if.no.acl.found": True}

@@ -15,8 +15,8 @@ from kafkalite.coordination.coordinator import SetData
 from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from kafkalite_cli.main import cli
+from tests.support.loopback_cluster import LoopbackCluster
 
 ONE, TWO = (BrokerId(1),), (BrokerId(2),)
 

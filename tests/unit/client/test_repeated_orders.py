@@ -21,7 +21,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.rpc.answers import RpcDisconnected
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 
 @asynccontextmanager

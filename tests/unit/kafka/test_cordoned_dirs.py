@@ -15,7 +15,7 @@ from kafkalite.config import broker_config, check_cordoned, cordoned_among
 from kafkalite.errors import ApiError, ConfigError, ErrorCode
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .conftest import FrameClient
 

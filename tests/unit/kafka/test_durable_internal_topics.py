@@ -18,7 +18,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.waiting import until
 
 from .conftest import FrameClient, batch, produce

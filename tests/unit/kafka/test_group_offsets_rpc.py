@@ -11,8 +11,8 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.failing import fails_with
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .test_node import _SETTINGS
 

@@ -17,8 +17,8 @@ from kafkalite.protocol import wire
 from kafkalite.replica import open_transactions
 from kafkalite.replica.produce import AppendTerms
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.commands import Outcome
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.waiting import until
 from tests.unit.cli.test_commands import kafkalite
 

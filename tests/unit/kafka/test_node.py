@@ -16,7 +16,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.protocol import wire
 from kafkalite.replica import hosted
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 from .conftest import FrameClient, batch, fetch, produce
 from .coordinator_requests import commit

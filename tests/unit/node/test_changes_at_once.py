@@ -13,7 +13,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 _SET, _APPEND = 0, 2
 _TOPIC, _BROKER, _GROUP = 2, 4, 32

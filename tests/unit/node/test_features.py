@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.waiting import until
 
 

@@ -9,7 +9,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination import config_znodes, paths, topic_znodes
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import GROUP_TOPIC, TopicPartition
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.waiting import until
 
 FEW = {"offsets.topic.num.partitions": 4, "balancer.max.moves": 3, "balancer.mode": "off"}

@@ -16,8 +16,8 @@ from kafkalite.kafka.kept_fetches import KEPT_FROM
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.protocol.schema import schemas
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.logs import build_batch
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.waiting import until
 
 PARTITIONS = 60

@@ -11,8 +11,8 @@ from kafkalite.model import Endpoint
 from kafkalite.node.node import Node
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.configs import alter_broker
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.waiting import until
 
 _SETTINGS: dict[str, Any] = {

@@ -20,7 +20,7 @@ from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, ListenerAddress
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 _ADVERTISED = "advertised.listeners"
 

@@ -12,8 +12,8 @@ from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.logs import build_batch
+from tests.support.loopback_cluster import LoopbackCluster
 
 
 def produce(mark: bytes, partitions: int) -> Any:

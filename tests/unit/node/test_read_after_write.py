@@ -22,7 +22,7 @@ from kafkalite.protocol import wire
 from kafkalite.rpc.messages.changes import ACLS, TOKENS, CatchUpRequest
 from kafkalite.security.acl import Operation, Permission, ResourceType
 from kafkalite.security.principal import Principal
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.waiting import until
 
 SETTINGS = {

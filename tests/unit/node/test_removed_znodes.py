@@ -15,7 +15,7 @@ from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.coordination.topic_znodes import decode_partition_state, encode_partition_state
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LeaderAndIsr, TopicPartition
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.waiting import until
 
 

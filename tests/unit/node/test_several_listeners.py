@@ -25,7 +25,7 @@ from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.control import Broker, UpdateMetadataRequest
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 _MAP = "listener.security.protocol.map"
 _PLAIN = "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT"

@@ -10,7 +10,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import SHARE_TOPIC, Offset, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.loopback_cluster import LoopbackCluster
 
 _KEY = ShareKey("g", UUID(int=5), 3)
 _SETTINGS = {

@@ -43,10 +43,10 @@ from kafkalite.security.acl import AclEntry, Filter, Operation, Pattern, Pattern
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, REFUSALS, RPC, Scope
 from kafkalite.testing.kafka_client import FrameClient
-from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.datadriven.test_rpc_messages import sample
 from tests.support.commands import admin_meanwhile
 from tests.support.failing import fails_with
+from tests.support.loopback_cluster import LoopbackCluster
 from tests.support.principals import SECURE, by_client_id
 from tests.support.waiting import until
 

@@ -1,7 +1,8 @@
 """Real nodes with real sockets and files in one process, on a ZooKeeper in memory: quick to start, nothing to install.
 
 For tests that need a whole cluster behind real clients, but no crash of a process: a node can be stopped cleanly, or
-lose its session.
+lose its session. Unlike `kafkalite.testing.cluster.Cluster`, it has Kafka's defaults, a started node gets its ports again, and
+`nodes` are those that run.
 """
 
 from __future__ import annotations
