@@ -71,11 +71,6 @@ class Cluster:
         """Where clients connect: any Kafka client, the command line, Spark."""
         return [str(node.endpoints["kafka"]) for node in self.nodes.values()]
 
-    @property
-    def kafka_bootstrap(self) -> list[str]:
-        """`bootstrap` under its name from when there were two."""
-        return self.bootstrap
-
     async def start(self) -> Self:
         """Start every node; returns when all serve. Raises what keeps a node from starting."""
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -204,11 +199,6 @@ class ThreadedCluster:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="kafkalite-cluster", daemon=True)
         self.bootstrap: list[str] = []
-
-    @property
-    def kafka_bootstrap(self) -> list[str]:
-        """`bootstrap` under its name from when there were two."""
-        return self.bootstrap
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -56,7 +56,7 @@ async def test_a_directory_keeps_topics_and_records_for_the_next_run(tmp_path: P
 
 def test_a_cluster_in_a_thread_serves_code_that_is_not_asynchronous() -> None:
     with ThreadedCluster(2) as running:
-        assert len(running.bootstrap) == len(running.kafka_bootstrap) == 2
+        assert len(running.bootstrap) == 2
         client = BlockingClient(",".join(running.bootstrap))
         assert len(client.metadata().brokers) == 2
         client.close()
