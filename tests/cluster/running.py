@@ -140,7 +140,6 @@ class Load:
         *,
         acks: str | int = "all",
         rate: int = 500,
-        partition: int | None = None,
     ) -> None:
         self.cluster = cluster
         self.topic = topic
@@ -150,7 +149,6 @@ class Load:
         self.sent = 0
         self._acks = acks
         self._rate = rate
-        self._partition = partition
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -175,7 +173,7 @@ class Load:
             while not self._stop.is_set():
                 for _ in range(max(1, self._rate // 100)):
                     key = b"key-%d" % (self.sent % 97)
-                    future = await producer.send(self.topic, key, b"%d" % self.sent, partition=self._partition)
+                    future = await producer.send(self.topic, key, b"%d" % self.sent)
                     future.add_done_callback(partial(self._done, self.sent))
                     self.sent += 1
                 await asyncio.sleep(0.01)

@@ -42,16 +42,16 @@ def zk(cluster: ProcessCluster) -> Iterator[Eye]:
         yield opened
 
 
-def log_path(cluster: ProcessCluster, broker_id: int, topic: str, partition: int = 0) -> Path:
-    return cluster.directory / f"node-{broker_id}" / "disk-0" / f"{topic}-{partition}" / "00000000000000000000.log"
+def log_path(cluster: ProcessCluster, broker_id: int, topic: str) -> Path:
+    return cluster.directory / f"node-{broker_id}" / "disk-0" / f"{topic}-0" / "00000000000000000000.log"
 
 
 def marker(cluster: ProcessCluster, broker_id: int) -> Path:
     return cluster.directory / f"node-{broker_id}" / "disk-0" / CLEAN_SHUTDOWN
 
 
-def assert_equal_logs(cluster: ProcessCluster, topic: str, broker_ids: tuple[int, ...] = (1, 2, 3)) -> None:
-    first, *others = [log_path(cluster, broker_id, topic).read_bytes() for broker_id in broker_ids]
+def assert_equal_logs(cluster: ProcessCluster, topic: str) -> None:
+    first, *others = [log_path(cluster, broker_id, topic).read_bytes() for broker_id in (1, 2, 3)]
     assert first
     assert all(other == first for other in others)
 

@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 _CHANGE = 2 | 4 | 8 | 16
 
 
-def _node_config(directory: Path, name: str = "node.toml", set_acl: str = "true") -> str:
+def _node_config(directory: Path) -> str:
     secret = directory / "zookeeper.secret"
     secret.write_text("nodes:zk-hush\n")
-    path = directory / name
+    path = directory / "node.toml"
     path.write_text(
-        f'"zookeeper.auth" = "file:{secret}"\n"zookeeper.set.acl" = {set_acl}\n"ssl.keystore.location" = "elsewhere"\n'
+        f'"zookeeper.auth" = "file:{secret}"\n"zookeeper.set.acl" = true\n"ssl.keystore.location" = "elsewhere"\n'
     )
     return str(path)
 

@@ -54,12 +54,10 @@ _STRANGE = itertools.count()
 Case = Callable[["Side"], Awaitable[None]]
 
 
-def record_batch(
-    *values: bytes | None, key: bytes | None = b"k", at_ms: int = 1_700_000_000_000, **batch: Any
-) -> bytes:
+def record_batch(*values: bytes | None, **batch: Any) -> bytes:
     builder = RecordBatchBuilder(**batch)
     for number, value in enumerate(values):
-        builder.append(key, value, (), at_ms + number)
+        builder.append(b"k", value, (), 1_700_000_000_000 + number)
     return builder.build()
 
 

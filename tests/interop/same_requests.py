@@ -85,7 +85,7 @@ async def shared_topic(s: Side) -> tuple[str, bytes]:
     return "shared", topic_id
 
 
-async def joined(s: Side, group: str, instance: str | None = None, member: str = "") -> tuple[str, int]:
+async def joined(s: Side, group: str, instance: str | None = None) -> tuple[str, int]:
     """(member id, generation) of the only member of a classic group."""
     r = wire.JoinGroupRequest
 
@@ -101,7 +101,7 @@ async def joined(s: Side, group: str, instance: str | None = None, member: str =
             None,
         )
 
-    answer = await s.ask(request(member), 9, traced=False)
+    answer = await s.ask(request(""), 9, traced=False)
     if answer.error_code == 79:
         answer = await s.ask(request(answer.member_id), 9, traced=False)
     s.alias(answer.member_id, "member of " + group.replace(s.tag, "@"))
@@ -258,9 +258,9 @@ def describe_consumer_group(group: str) -> tuple[Any, int]:
     return wire.ConsumerGroupDescribeRequest([group], True), 1
 
 
-async def share_member(s: Side, group: str, topic: str, number: int = 1) -> tuple[str, int]:
-    member = member_uuid(number)
-    s.alias(member, f"member {number}")
+async def share_member(s: Side, group: str, topic: str) -> tuple[str, int]:
+    member = member_uuid(1)
+    s.alias(member, "member 1")
     answer = await s.ask(wire.ShareGroupHeartbeatRequest(group, member, 0, None, [topic]), 1, traced=False)
     for _ in range(200):
         if answer.assignment is not None and answer.assignment.topic_partitions:
@@ -282,11 +282,9 @@ async def share_earliest(s: Side, group: str) -> None:
     await s.ask(r([r.AlterConfigsResource(32, group, [change])], False), 1, traced=False)
 
 
-def share_fetch(
-    group: str, member: str, epoch: int, topic_id: bytes, acks: Any = (), partition: int = 0, **other: Any
-) -> Any:
+def share_fetch(group: str, member: str, epoch: int, topic_id: bytes, acks: Any = (), **other: Any) -> Any:
     r = wire.ShareFetchRequest
-    topics = [r.FetchTopic(topic_id, [r.FetchPartition(partition, list(acks))])] if topic_id else []
+    topics = [r.FetchTopic(topic_id, [r.FetchPartition(0, list(acks))])] if topic_id else []
     return r(
         group, member, epoch, other.get("max_wait_ms", 300), other.get("min_bytes", 1), 1_000_000, other.get("max_records", 500), 500, 0,
         False, topics, other.get("forgotten", []),

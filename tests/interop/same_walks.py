@@ -362,7 +362,8 @@ async def classic_group(s: Side) -> None:
         found = [j.JoinGroupRequestProtocol(each, b"m%d" % who) for each in protocols]
         return j(group, 10_000, 3_000, member, instances[who], kind, found, None)
 
-    async def joining(who: int, label: str, protocols: tuple[str, ...] = ("range", "sticky")) -> None:
+    async def joining(who: int, label: str) -> None:
+        protocols = ("range", "sticky")
         answer = await s.ask(join(who, members[who], protocols), version, label, connection=f"c{who}", traced=False)
         if answer is not None and answer.error_code == 79:
             members[who] = answer.member_id

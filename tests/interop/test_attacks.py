@@ -73,7 +73,7 @@ def client(cluster: SecuredCluster, user: str) -> AsyncClient:
     return AsyncClient.connect(cluster.bootstrap, security=cluster.security(user))
 
 
-def by_token(cluster: SecuredCluster, token: DelegationToken, mechanism: str = "SCRAM-SHA-512") -> ClientSecurity:
+def by_token(cluster: SecuredCluster, token: DelegationToken) -> ClientSecurity:
     password = base64.b64encode(token.hmac).decode()
     return ClientSecurity(
         "SASL_SSL",
@@ -81,7 +81,7 @@ def by_token(cluster: SecuredCluster, token: DelegationToken, mechanism: str = "
         "",
         "",
         check_hostname=True,
-        mechanism=mechanism,
+        mechanism="SCRAM-SHA-512",
         username=token.token_id,
         password=password,
         is_token=True,

@@ -117,20 +117,16 @@ def with_drained_nodes(drawn: Plan) -> Plan:
     )
 
 
-def with_coordinators_only(
-    drawn: Plan, *, slow: bool = False, commits: int = 0, deletes: int = 0, administered: int = 0
-) -> Plan:
-    """The same plan with clients of coordinators, and no others; `slow`: on a network on which requests meet each other more often."""
-    link = Link(latency_min_ns=1_000_000, latency_max_ns=30_000_000) if slow else drawn.link
+def with_coordinators_only(drawn: Plan, *, commits: int = 0, deletes: int = 0) -> Plan:
+    """The same plan with clients of coordinators, and no others."""
     return dataclasses.replace(
         drawn,
-        link=link,
         producers=0,
         consumers=0,
         orders=False,
         commits=commits,
         deletes=deletes,
-        administered=administered,
+        administered=0,
     )
 
 

@@ -50,12 +50,12 @@ async def run(place: Place, name: str, command: list[str], directory: Path, **en
     return _COLOURS.sub("", path.read_text(errors="replace"))
 
 
-async def at_fixed_addresses(place: Place, name: str, suite: Path, script: str = "") -> str:
-    """The output of fixed/`script`.sh (NAME.sh), which starts nodes of its own in a network namespace."""
+async def at_fixed_addresses(place: Place, name: str, suite: Path) -> str:
+    """The output of fixed/NAME.sh, which starts nodes of its own in a network namespace."""
     with tempfile.TemporaryDirectory(prefix=f"suites-{name}-") as work:
         path = os.pathsep.join([str(ROOT), str(ROOT / "cli")])
         return await run(
-            place, name, ["unshare", "--net", str(HERE / "fixed" / f"{script or name}.sh")], suite,
+            place, name, ["unshare", "--net", str(HERE / "fixed" / f"{name}.sh")], suite,
             WORK=work, SUITE=str(suite), ONLY=place.only, PYTHON=sys.executable, PYTHONPATH=path,
             REPORT=str(place.output / f"{name}.xml"),
         )  # fmt: skip

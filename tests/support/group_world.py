@@ -374,9 +374,7 @@ class World:
         except TimeoutError:
             return None
 
-    async def ask_task(
-        self, group_id: str, serve: Callable[[GroupCoordinator], Coroutine[Any, Any, Any]], timeout_s: float = 8.0
-    ) -> Any:
+    async def ask_task(self, group_id: str, serve: Callable[[GroupCoordinator], Coroutine[Any, Any, Any]]) -> Any:
         """The same of a request that is served by a task."""
 
         def begin(groups: GroupCoordinator, reply: Callable[[Any], None]) -> None:
@@ -390,4 +388,4 @@ class World:
             node = next(node for node in self.nodes if node.groups is groups)
             node.supervisor.spawn("request", work(), Policy.ISOLATED)
 
-        return await self.ask(group_id, begin, timeout_s)
+        return await self.ask(group_id, begin)

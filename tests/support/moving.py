@@ -71,6 +71,6 @@ def values(log: PartitionLog) -> list[tuple[int, bytes]]:
     return found
 
 
-def fill(log: PartitionLog, count: int, *, epoch: int = 1, size: int = 100, start: int = 0) -> None:
+def fill(log: PartitionLog, count: int, *, epoch: int = 1, start: int = 0) -> None:
     for number in range(start, start + count):
-        log.append_as_leader(batch([b"%d " % number + b"x" * size]), epoch)
+        log.append_as_leader(batch([b"%d " % number + b"x" * 100]), epoch)

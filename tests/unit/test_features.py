@@ -17,11 +17,9 @@ def _groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "SUPPORTED", {**features.SUPPORTED, "group.version": (0, 1)})
 
 
-def broker(number: int, transaction_version: int = 2, elr_version: int = 1, **known: int) -> Broker:
+def broker(number: int, transaction_version: int = 2, **known: int) -> Broker:
     levels = tuple((name.replace("_", "."), level) for name, level in known.items())
-    return Broker(
-        BrokerId(number), BrokerEpoch(number), "h", 1, "h", 2, None, transaction_version, elr_version, features=levels
-    )
+    return Broker(BrokerId(number), BrokerEpoch(number), "h", 1, "h", 2, None, transaction_version, 1, features=levels)
 
 
 def test_without_a_choice_the_highest_common_level_holds() -> None:

@@ -26,7 +26,7 @@ from tests.support.loopback_cluster import LoopbackCluster
 
 @asynccontextmanager
 async def losing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: type[Any], nodes: int = 1
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: type[Any]
 ) -> AsyncIterator[tuple[AsyncClient, list[Any]]]:
     """A client, and its requests of the kind `lost`; the answer to the first of them never arrives."""
     sent: list[Any] = []
@@ -41,7 +41,7 @@ async def losing(
         return answer
 
     async with (
-        LoopbackCluster(tmp_path, nodes=nodes) as cluster,
+        LoopbackCluster(tmp_path) as cluster,
         AsyncClient.connect(cluster.bootstrap) as client,
     ):
         await client.create_topics([NewTopic("t", 1, 1)])

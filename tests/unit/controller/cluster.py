@@ -134,7 +134,6 @@ class Cluster:
     async def start_broker(
         self,
         number: int,
-        rack: str | None = None,
         *,
         log_ends: tuple[LogEnd, ...] | None = None,
         knows_epoch: bool = True,
@@ -164,7 +163,7 @@ class Cluster:
         endpoint = await server.start("127.0.0.1", 0)
         broker.coordinator = await self.connect(f"broker-{number}")
         value = broker_znodes.BrokerZnode(
-            host="127.0.0.1", port=9092, rpc=Endpoint("127.0.0.1", endpoint.port), rack=rack, missing=frozenset(missing)
+            host="127.0.0.1", port=9092, rpc=Endpoint("127.0.0.1", endpoint.port), rack=None, missing=frozenset(missing)
         )
         _, stat = await broker.coordinator.create(
             paths.broker(broker_id), broker_znodes.encode_broker(value), ephemeral=True

@@ -26,9 +26,9 @@ CODES = {
 REFUSALS = frozenset(CODES.values())
 
 
-def _topics(request: Any, topic: str, partition: str, *values: Any, field: str = "topics", **more: Any) -> Any:
+def _topics(request: Any, topic: str, partition: str, *values: Any, **more: Any) -> Any:
     parts = [getattr(request, partition)(0, *values)]
-    return request(**{field: [getattr(request, topic)("t", parts)]}, **more)
+    return request(topics=[getattr(request, topic)("t", parts)], **more)
 
 
 def request_of(api: str, version: int, broker: Broker) -> Any:

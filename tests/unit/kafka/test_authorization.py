@@ -161,8 +161,8 @@ async def test_metadata_tells_unknown_and_not_allowed_apart_as_kafka_does(broker
     topic = wire.MetadataRequest.MetadataRequestTopic
     the_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
 
-    async def ask(*topics: Any, create: bool = False, version: int = 12) -> list[tuple[str | None, bytes, int]]:
-        answer = await client.ask(wire.MetadataRequest(list(topics), create), version)
+    async def ask(*topics: Any, create: bool = False) -> list[tuple[str | None, bytes, int]]:
+        answer = await client.ask(wire.MetadataRequest(list(topics), create), 12)
         return [(each.name, each.topic_id, each.error_code) for each in answer.topics]
 
     zeros = bytes(16)

@@ -23,8 +23,8 @@ _CLIENT = Pusher("id", "orders", "librdkafka", "2.16", "10.0.0.1", "5")
 _ME = InstanceKey("User:me", bytes(range(16)))
 
 
-def _instance(number: int, user: str = "User:me") -> InstanceKey:
-    return InstanceKey(user, number.to_bytes(16))
+def _instance(number: int) -> InstanceKey:
+    return InstanceKey("User:me", number.to_bytes(16))
 
 
 def _varint(value: int) -> bytes:

@@ -38,8 +38,8 @@ async def create(client: FrameClient, topic: str, **configs: str) -> None:
     assert answer.topics[0].error_code == 0, answer
 
 
-async def letters(client: FrameClient, topic: str, partition: int = 0) -> list[Record]:
-    answer = await client.ask(fetch(topic, partition=partition), 11)
+async def letters(client: FrameClient, topic: str) -> list[Record]:
+    answer = await client.ask(fetch(topic), 11)
     [part] = answer.responses[0].partitions
     return list(read_records(part.records)) if part.records else []
 

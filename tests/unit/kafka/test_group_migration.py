@@ -19,9 +19,9 @@ from .consumer_members import Member, described, started
 from .coordinator_requests import commit, coordinator, fetched, join, move
 
 
-async def classic_round(client: FrameClient, member_id: str, group: str = "g") -> tuple[int, Any]:
+async def classic_round(client: FrameClient, member_id: str) -> tuple[int, Any]:
     """Join and ask for the assignment: generation, and the assignment or None."""
-    request = join(group, member_id)
+    request = join("g", member_id)
     joined = await client.ask(request, 5)
     if joined.error_code:
         return joined.error_code, None
@@ -30,7 +30,7 @@ async def classic_round(client: FrameClient, member_id: str, group: str = "g") -
         share = (1).to_bytes(2) + b""
         shares = [wire.SyncGroupRequest.SyncGroupRequestAssignment(each.member_id, share) for each in joined.members]
     synced = await client.ask(
-        wire.SyncGroupRequest(group, joined.generation_id, joined.member_id, None, "consumer", "range", shares), 4
+        wire.SyncGroupRequest("g", joined.generation_id, joined.member_id, None, "consumer", "range", shares), 4
     )
     return joined.generation_id, synced
 

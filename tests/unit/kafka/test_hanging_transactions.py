@@ -29,8 +29,8 @@ from .test_durable_internal_topics import _SETTINGS, _coordinator, _create, _pat
 ZERO = TopicPartition("t", 0)
 
 
-def _open(producer_id: int, *, topic: str = "t", open_ms: int = 1000) -> PartitionTransaction:
-    return PartitionTransaction(topic, 0, ProducerId(producer_id), 0, -1, Offset(5), 1, open_ms)
+def _open(producer_id: int, *, open_ms: int = 1000) -> PartitionTransaction:
+    return PartitionTransaction("t", 0, ProducerId(producer_id), 0, -1, Offset(5), 1, open_ms)
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,11 @@ def group_of(broker: Broker) -> ShareGroup:
     return entry.share
 
 
-async def all_have_states(broker: Broker, topic: str = "t", partitions: int = 4) -> None:
+async def all_have_states(broker: Broker) -> None:
     """Raises ApiError. A group that takes a state for there never begins another one: nobody gets the partition's records."""
     await until(lambda: not group_of(broker).shared.initializing)
-    for number in range(partitions):
-        await broker.side.share_persister.read(key_of(broker, topic, number), 0)
+    for number in range(4):
+        await broker.side.share_persister.read(key_of(broker, "t", number), 0)
 
 
 class SlowBeginning:

@@ -24,13 +24,13 @@ from tests.support.memory_disk import MemoryDisk
 # --- batches that stand for much ------------------------------------------------------------------
 
 
-def _rewriter(replaced: dict[bytes, int], *, now_ms: int = 5) -> Rewriter:
+def _rewriter(replaced: dict[bytes, int]) -> Rewriter:
     offsets = OffsetMap(1 << 20)
     for key, offset in replaced.items():
         offsets.put(key, offset)
     offsets.latest_offset = 1_000_000
     kept = KeptBatches(ProducerStates(), frozenset())
-    return Rewriter(offsets, CleanedTransactions([]), kept, now_ms=now_ms, delete_retention_ms=1000)
+    return Rewriter(offsets, CleanedTransactions([]), kept, now_ms=5, delete_retention_ms=1000)
 
 
 def _a_batch(codec: Codec, records: list[bytes]) -> bytes:

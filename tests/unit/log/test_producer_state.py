@@ -32,9 +32,9 @@ def header_of(sequence: int, *, epoch: int = 0, transactional: bool = False, tim
     )
 
 
-def take(states: ProducerStates, header: BatchHeader, offset: int, *, replicated: bool = False) -> None:
+def take(states: ProducerStates, header: BatchHeader, offset: int) -> None:
     prepared = PreparedAppend()
-    states.prepare(prepared, header, offset, None, from_client=not replicated, replicated=replicated)
+    states.prepare(prepared, header, offset, None, from_client=True, replicated=False)
     states.apply(prepared)
 
 

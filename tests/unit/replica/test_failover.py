@@ -31,8 +31,8 @@ TP = TopicPartition("t", 0)
 OTHER_ID = TopicId("u1u1u1u1u1u1u1u1u1u1u1")
 
 
-def log_bytes(cluster, number: int, topic_partition: TopicPartition = TP) -> bytes:
-    directory = cluster.node(number).directory / str(topic_partition)
+def log_bytes(cluster, number: int) -> bytes:
+    directory = cluster.node(number).directory / str(TP)
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
 

@@ -23,11 +23,11 @@ from tests.unit.replica.conftest import TOPIC_ID, TestCluster
 T0 = TopicPartition("t", 0)
 
 
-async def led_by_one(cluster: TestCluster, *, epoch: int = 3) -> PartitionState:
+async def led_by_one(cluster: TestCluster) -> PartitionState:
     """Partition 0 with node 2 in sync and node 3 outside; its znode has version 2."""
     cluster.create_topic("t", {0: (1, 2)})
     for _ in range(3):
-        state = cluster.decide(T0, leader=1, isr=(1, 2), epoch=epoch)
+        state = cluster.decide(T0, leader=1, isr=(1, 2), epoch=3)
     assert state.partition_epoch == 2
     await cluster.command_all(state)
     return state

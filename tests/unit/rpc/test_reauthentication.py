@@ -68,8 +68,8 @@ class Listener:
         self.server, self.endpoint = await self.rig.serve(handlers, security=self.security)
         return self
 
-    def network(self, user: str = "alice", password: str | None = None) -> Network:
-        credentials = ClientCredentials(MECHANISM, user, password or PASSWORDS[user])
+    def network(self, user: str) -> Network:
+        credentials = ClientCredentials(MECHANISM, user, PASSWORDS[user])
         return AuthenticatedNetwork(self.rig.network, Dialling(None, credentials), bytes)
 
     async def connect(self, user: str = "alice") -> RpcConnection:
@@ -96,9 +96,9 @@ class Raw:
         self._number = 0
 
     @classmethod
-    async def logged_in(cls, listener: Listener, user: str = "alice") -> Raw:
+    async def logged_in(cls, listener: Listener) -> Raw:
         raw = cls(*await listener.rig.dial(listener.endpoint))
-        await raw.log_in(user)
+        await raw.log_in("alice")
         raw.send(PEER)
         assert isinstance(await raw.receive(), HelloResponse)
         return raw

@@ -24,13 +24,13 @@ def make(seed: int = 1) -> tuple[SimLoop, SimDisk]:
     return loop, SimDisk(loop, SimClock(loop), random.Random(seed))
 
 
-def outcomes(act: Callable[[SimDisk], Awaitable[None]], seeds: int = 120) -> set[bytes | None]:
+def outcomes(act: Callable[[SimDisk], Awaitable[None]]) -> set[bytes | None]:
     """The content of /d/f after a loss of power, over many seeds."""
     loop = SimLoop()  # type: ignore[abstract]
 
     async def main() -> set[bytes | None]:
         seen: set[bytes | None] = set()
-        for seed in range(seeds):
+        for seed in range(120):
             disk = SimDisk(loop, SimClock(loop), random.Random(seed))
             await act(disk)
             disk.lose_power()
