@@ -12,11 +12,11 @@ import pytest
 
 from kafkalite.log.returning import Awaited
 from kafkalite.testing.simulated.disk import SimDisk
-from kafkalite.testing.simulated.network import Link
-from kafkalite.testing.simulation.plan import LONE, TRIMMED, Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plan import LONE, TRIMMED, Fault, FaultKind, Plan
 from kafkalite.testing.simulation.plants import PLANTS
 from kafkalite.testing.simulation.result import Result
 from kafkalite.testing.simulation.run import Simulation
+from tests.sim.three_nodes import three_nodes
 
 #: Changes of a plan: one producer, and nobody else.
 QUIET: dict[str, Any] = {
@@ -29,18 +29,7 @@ QUIET: dict[str, Any] = {
 
 
 def plan(*faults: Fault, **changes: Any) -> Plan:
-    """Three nodes, three partitions, a fast network, and these faults."""
-    drawn = dataclasses.replace(
-        draw(1, may_drain=False),
-        nodes=3,
-        topics={"topic1": 3},
-        fault_time_s=12.0,
-        link=Link(),
-        producers=2,
-        consumers=1,
-        faults=faults,
-    )
-    return dataclasses.replace(drawn, **changes)
+    return dataclasses.replace(three_nodes(*faults, fault_time_s=12.0), **changes)
 
 
 @pytest.mark.checklist("F28")

@@ -9,30 +9,23 @@ import re
 
 import pytest
 
-from kafkalite.testing.simulated.network import Link
-from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan
 from kafkalite.testing.simulation.run import Simulation
+from tests.sim.three_nodes import three_nodes
 
 
 def plan(seed: int, *faults: Fault) -> Plan:
     """Three nodes, three partitions, no flush before an acknowledgement, and these faults."""
-    drawn = draw(1, may_drain=False)
-    return dataclasses.replace(
-        drawn,
+    return three_nodes(
+        *faults,
         seed=seed,
-        nodes=3,
-        topics={"topic1": 3},
         flush_before_ack=False,
         log_dirs=("/data1",),
         fault_time_s=20.0,
-        settings={**drawn.settings, "zookeeper.session.timeout.ms": 1_500, "replica.lag.time.max.ms": 2_000},
-        topic_settings={**drawn.topic_settings, "log.flush.before.ack": "false", "min.insync.replicas": "2"},
-        link=Link(),
-        producers=2,
+        settings={"zookeeper.session.timeout.ms": 1_500, "replica.lag.time.max.ms": 2_000},
+        topic_settings={"min.insync.replicas": "2"},
         batches_per_s=15.0,
-        consumers=1,
         trims=False,  # its records are not synced, so a loss of all power may lose them
-        faults=faults,
     )
 
 

@@ -11,30 +11,24 @@ from pathlib import Path
 import pytest
 
 from kafkalite.testing.simulated.network import Link
-from kafkalite.testing.simulation.plan import LONE, Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plan import LONE, Fault, FaultKind, Plan
 from kafkalite.testing.simulation.plants import PLANTS, RARE
 from kafkalite.testing.simulation.run import Simulation
+from tests.sim.three_nodes import three_nodes
 
 Patch = pytest.MonkeyPatch
 
 
 def plan(seed: int, *faults: Fault, flush_before_ack: bool = False) -> Plan:
     """Three nodes, three partitions, a fast network, and these faults."""
-    drawn = draw(1, may_drain=False)
-    return dataclasses.replace(
-        drawn,
+    return three_nodes(
+        *faults,
         seed=seed,
-        nodes=3,
-        topics={"topic1": 3},
         flush_before_ack=flush_before_ack,
         log_dirs=("/data1",),
         fault_time_s=20.0,
-        settings={**drawn.settings, "zookeeper.session.timeout.ms": 1_500, "replica.lag.time.max.ms": 2_000},
-        topic_settings={**drawn.topic_settings, "log.flush.before.ack": str(flush_before_ack).lower()},
-        link=Link(),
-        producers=2,
+        settings={"zookeeper.session.timeout.ms": 1_500, "replica.lag.time.max.ms": 2_000},
         batches_per_s=15.0,
-        consumers=1,
         transactions=0,
         keyed="",
         members=0,
@@ -50,7 +44,6 @@ def plan(seed: int, *faults: Fault, flush_before_ack: bool = False) -> Plan:
         deletes=0,
         administered=0,
         patience_ms=600_000,
-        faults=faults,
     )
 
 

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from kafkalite.testing.simulated.network import Link
-from kafkalite.testing.simulation.plan import Fault, FaultKind, draw
+from kafkalite.testing.simulation.plan import Fault, FaultKind
 from kafkalite.testing.simulation.run import Simulation
+from tests.sim.three_nodes import three_nodes
 
 
 @pytest.mark.parametrize("reauth_ms", [0, 2_000])
 def test_nodes_and_clients_log_in_again_while_nodes_die(reauth_ms: int) -> None:
     faults = [Fault(3.0 + 3.0 * number, FaultKind.CRASH, f"node{1 + number % 3}", 1.0) for number in range(3)]
-    drawn = dataclasses.replace(
-        draw(1, may_drain=False),
-        nodes=3,
-        topics={"topic1": 2},
-        fault_time_s=12.0,
-        link=Link(),
-        producers=2,
-        consumers=1,
-        transactions=1,
-        faults=tuple(faults),
-        reauth_ms=reauth_ms,
-    )
+    drawn = three_nodes(*faults, topics={"topic1": 2}, fault_time_s=12.0, transactions=1, reauth_ms=reauth_ms)
     seen: list[str] = []
     result = Simulation(drawn, watch=seen.append).run()
     assert result.violation is None, result.line()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 from typing import Any
 
@@ -14,10 +13,10 @@ from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.rpc.answers import RpcError
-from kafkalite.testing.simulated.network import Link
-from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan
 from kafkalite.testing.simulation.run import Simulation
 from kafkalite.testing.simulation.workloads.clients import client_of
+from tests.sim.three_nodes import three_nodes
 
 _TOPIC = bytes(range(16))
 _KEYS = 3
@@ -117,34 +116,27 @@ class ShareLeaders:
 
 
 def plan(seed: int) -> Plan:
-    drawn = draw(1, may_drain=False)
     nodes = [f"node{1 + (seed + number) % 3}" for number in range(3)]
-    return dataclasses.replace(
-        drawn,
+    return three_nodes(
+        Fault(6.0, FaultKind.CRASH, nodes[0], 4.0),
+        Fault(12.0, FaultKind.CRASH, nodes[1], 1.0),
+        Fault(17.0, FaultKind.CRASH, nodes[2], 3.0),
+        Fault(22.0, FaultKind.CRASH, nodes[0], 0.5),
         seed=seed,
-        nodes=3,
         topics={"topic1": 1},
         log_dirs=("/data1",),
         fault_time_s=25.0,
         settings={
-            **drawn.settings,
             "zookeeper.session.timeout.ms": 1_500,
             "replica.lag.time.max.ms": 2_000,
             "share.coordinator.state.topic.num.partitions": 2,
             "share.coordinator.snapshot.update.records.per.snapshot": 5,
             "share.coordinator.state.topic.prune.interval.ms": 2_000,
         },
-        link=Link(),
         producers=1,
         batches_per_s=2.0,
         consumers=0,
         trims=False,
-        faults=(
-            Fault(6.0, FaultKind.CRASH, nodes[0], 4.0),
-            Fault(12.0, FaultKind.CRASH, nodes[1], 1.0),
-            Fault(17.0, FaultKind.CRASH, nodes[2], 3.0),
-            Fault(22.0, FaultKind.CRASH, nodes[0], 0.5),
-        ),
     )
 
 

@@ -16,12 +16,12 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.replica import authority
-from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulated.zookeeper_tree import ZnodeTree
-from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan
 from kafkalite.testing.simulation.result import Result
 from kafkalite.testing.simulation.run import Simulation
 from kafkalite.testing.simulation.workloads.clients import client_of
+from tests.sim.three_nodes import three_nodes
 
 NODES = ("node1", "node2", "node3")
 #: Faults that no process ends by: without ZooKeeper none could start again, and the ISR cannot shrink.
@@ -33,28 +33,19 @@ ENDING = (FaultKind.CRASH, FaultKind.RESTART, FaultKind.POWER, FaultKind.DISK, F
 
 def plan(seed: int, time_s: float, *faults: Fault, batches_per_s: float = 0.5, flush: bool = False) -> Plan:
     """Three nodes, three partitions, a fast network, and these faults."""
-    drawn = draw(1, may_drain=False)
-    return dataclasses.replace(
-        drawn,
+    return three_nodes(
+        *sorted(faults, key=lambda fault: fault.at_s),
         seed=seed,
-        nodes=3,
-        topics={"topic1": 3},
         flush_before_ack=flush,
         log_dirs=("/data1", "/data2"),
         fault_time_s=time_s,
         settings={
-            **drawn.settings,
             "zookeeper.session.timeout.ms": 3_000,
             "replica.lag.time.max.ms": 5_000,
             "replica.fetch.wait.max.ms": 500,
         },
-        topic_settings={**drawn.topic_settings, "log.flush.before.ack": str(flush).lower()},
-        link=Link(),
-        producers=2,
-        consumers=1,
         batches_per_s=batches_per_s,
         orders=False,
-        faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
     )
 
 
