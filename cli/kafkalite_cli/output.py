@@ -340,6 +340,12 @@ class Output:
         for row in [header, *cells]:
             click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
+    def listing(self, value: Any, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """The same result twice: `value` for programs, or else a table."""
+        if self.as_json:
+            self.value(value)
+        self.table(columns, rows)
+
     def _rich_table(self, columns: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> None:
         from rich.console import Console
         from rich.table import Table

@@ -90,9 +90,8 @@ def _row(acl: Binding) -> tuple[str, ...]:
 
 def _print(found: Sequence[Binding], out: Output, key: str) -> None:
     names = ("resource", "name", "pattern", "principal", "permission", "operation", "host")
-    if out.as_json:
-        out.value({key: [dict(zip(names, _row(acl), strict=True)) for acl in found]})
-    out.table(names, [_row(acl) for acl in found])
+    rows = [_row(acl) for acl in found]
+    out.listing({key: [dict(zip(names, row, strict=True)) for row in rows]}, names, rows)
 
 
 @acls.command("list")

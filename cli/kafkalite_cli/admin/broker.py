@@ -100,10 +100,8 @@ async def list_(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         answer = await balance_of(client, refresh=True)
-    out = cli.out
-    if out.as_json:
-        out.value({"brokers": [dataclasses.asdict(each) for each in answer.brokers]})
-    out.table(COLUMNS, broker_rows(answer.brokers))
+    value = {"brokers": [dataclasses.asdict(each) for each in answer.brokers]}
+    cli.out.listing(value, COLUMNS, broker_rows(answer.brokers))
 
 
 # --- cordon --------------------------------------------------------------------------------------

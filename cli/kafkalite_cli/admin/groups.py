@@ -45,13 +45,11 @@ async def list_groups(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         found = await Groups(client).list()
-    out = cli.out
-    if out.as_json:
-        out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]})
+    value = {"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]}
     rows = [
         (group.group, group.state, group.members, group.group_type, group.protocol_type, node) for node, group in found
     ]
-    out.table(("group", "state", "members", "type", "protocol type", "coordinator"), rows)
+    cli.out.listing(value, ("group", "state", "members", "type", "protocol type", "coordinator"), rows)
 
 
 @groups.command("describe")
@@ -276,12 +274,10 @@ async def get(cli: Invocation, group: str, partitions: tuple[str, ...]) -> None:
         _, reported = await _existing(Groups(client), group)
         committed = {TopicPartition(each.topic, each.partition) for each in reported.offsets}
         await known_partitions(client, {*wanted} - committed)
-    rows = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
-    out = cli.out
-    if out.as_json:
-        out.value({"group": group, "offsets": [dataclasses.asdict(each) for each in rows]})
-    columns = ("topic", "partition", "offset", "metadata")
-    out.table(columns, [(e.topic, e.partition, e.offset, e.metadata) for e in rows])
+    shown = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
+    value = {"group": group, "offsets": [dataclasses.asdict(each) for each in shown]}
+    rows = [(e.topic, e.partition, e.offset, e.metadata) for e in shown]
+    cli.out.listing(value, ("topic", "partition", "offset", "metadata"), rows)
 
 
 @offsets.command("set")

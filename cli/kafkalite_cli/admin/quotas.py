@@ -82,16 +82,14 @@ async def list_quotas(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         found = await describe_quotas(client)
-    out = cli.out
     rows = [
         (_name(entity.user), _name(entity.client_id), _name(entity.ip), key, value)
         for entity, limits in found
         for key, value in sorted(limits.items())
     ]
-    if out.as_json:
-        names = ("user", "client_id", "ip", "quota", "limit")
-        out.value({"quotas": [dict(zip(names, row, strict=True)) for row in rows]})
-    out.table(("user", "client id", "address", "quota", "limit"), rows)
+    names = ("user", "client_id", "ip", "quota", "limit")
+    value = {"quotas": [dict(zip(names, row, strict=True)) for row in rows]}
+    cli.out.listing(value, ("user", "client id", "address", "quota", "limit"), rows)
 
 
 @quotas.command("set")

@@ -88,13 +88,14 @@ async def get(
     _refuse_unknown(keys, known.keys() | (_known_of_cluster() if is_cluster else set()))
     unset = Setting("", "not set")
     shown = {key: known.get(key, unset) for key in keys or sorted(in_force if is_all else known)}
-    out = cli.out
-    if out.as_json:
-        settings = {key: None if each is unset else each.value for key, each in shown.items()}
-        sources = {key: each.source for key, each in shown.items()}
-        out.value({"settings": settings, "own": found.own, "effective": found.effective, "sources": sources})
+    value = {
+        "settings": {key: None if each is unset else each.value for key, each in shown.items()},
+        "own": found.own,
+        "effective": found.effective,
+        "sources": {key: each.source for key, each in shown.items()},
+    }
     rows = [(key, "(hidden)" if each.is_secret else each.value, each.source) for key, each in shown.items()]
-    out.table(("key", "value", "source"), rows)
+    cli.out.listing(value, ("key", "value", "source"), rows)
 
 
 def _known_of_cluster() -> set[str]:

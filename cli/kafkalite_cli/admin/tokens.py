@@ -101,9 +101,6 @@ async def list_(cli: Invocation, owners: Sequence[Principal], *, with_hmac: bool
     """
     async with cli.connect() as client:
         found = await describe_tokens(client, owners)
-    out = cli.out
-    if out.as_json:
-        out.value({"tokens": [_as_json(each, with_hmac=with_hmac) for each in found]})
     rows = [
         (
             each.token_id,
@@ -117,7 +114,7 @@ async def list_(cli: Invocation, owners: Sequence[Principal], *, with_hmac: bool
         for each in found
     ]
     columns = ("token", "owner", "requester", "renewers", "expires", "latest", *(("hmac",) if with_hmac else ()))
-    out.table(columns, rows)
+    cli.out.listing({"tokens": [_as_json(each, with_hmac=with_hmac) for each in found]}, columns, rows)
 
 
 async def _hmac_of(client: AsyncClient, token_id: str) -> bytes:

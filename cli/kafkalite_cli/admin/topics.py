@@ -203,13 +203,11 @@ async def list_topics(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         answer = await client.metadata()
-    out = cli.out
     topics = sorted(answer.topics, key=lambda topic: topic.topic)
     rows = [(t.topic, len(t.partitions), max((len(p.replicas) for p in t.partitions), default=0)) for t in topics]
-    if out.as_json:
-        names = ("topic", "partitions", "replication_factor")
-        out.value({"topics": [dict(zip(names, row, strict=True)) for row in rows]})
-    out.table(("topic", "partitions", "replicas"), rows)
+    names = ("topic", "partitions", "replication_factor")
+    value = {"topics": [dict(zip(names, row, strict=True)) for row in rows]}
+    cli.out.listing(value, ("topic", "partitions", "replicas"), rows)
 
 
 @click.command("describe")

@@ -46,11 +46,9 @@ async def list_transactions(cli: Invocation, states: tuple[str, ...]) -> None:
     """
     async with cli.connect() as client:
         found = await TransactionAdmin(client).listed(states)
-    out = cli.out
-    if out.as_json:
-        out.value({"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]})
+    value = {"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]}
     rows = [(each.transactional_id, each.state, each.producer_id, node) for node, each in found]
-    out.table(("transactional id", "state", "producer", "coordinator"), rows)
+    cli.out.listing(value, ("transactional id", "state", "producer", "coordinator"), rows)
 
 
 @transactions.command("describe")

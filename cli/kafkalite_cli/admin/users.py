@@ -93,11 +93,8 @@ async def list_(cli: Invocation, names: tuple[str, ...], zookeeper: str | None, 
     missing = [name for name in names if not found.get(name)]
     if missing:
         raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{missing[0]!r} has no SCRAM credentials")
-    out = cli.out
-    if out.as_json:
-        out.value({"users": found})
     rows = [(name, kind, count) for name, held in sorted(found.items()) for kind, count in sorted(held.items())]
-    out.table(("user", "mechanism", "iterations"), rows)
+    cli.out.listing({"users": found}, ("user", "mechanism", "iterations"), rows)
 
 
 def _alter(
