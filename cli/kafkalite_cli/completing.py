@@ -66,7 +66,8 @@ def _ask(bootstrap: str) -> dict[str, list[str]]:
     import asyncio
 
     from kafkalite.protocol import wire
-    from kafkalite_cli.output import Invocation, Output, run_async
+    from kafkalite_cli.invocation import Invocation
+    from kafkalite_cli.output import Output, run_async
 
     async def work() -> dict[str, list[str]]:
         found: dict[str, list[str]] = {"topics": [], "groups": [], "brokers": []}
@@ -106,7 +107,7 @@ Words = Callable[[click.Context, str], Iterable[str]]
 
 
 def _cluster(ctx: click.Context) -> dict[str, list[str]]:
-    from kafkalite_cli.output import chosen_cluster
+    from kafkalite_cli.invocation import chosen_cluster
 
     bootstrap, who = chosen_cluster(ctx)
     return names_of(bootstrap, who)

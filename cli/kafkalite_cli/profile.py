@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from kafkalite.errors import ConfigError
-from kafkalite_cli.output import Output, confirm, settings_of_file
+from kafkalite_cli.invocation import settings_of_file
+from kafkalite_cli.output import Output, confirm
 from kafkalite_cli.parameters import json_option, yes_option
 from kafkalite_cli.passwords import read_password
 from kafkalite_cli.profiles import (

@@ -22,7 +22,8 @@ from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, S
 from kafkalite.model import BrokerId
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.output import Invocation, client_options, ids_text, run_async, size_text
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import ids_text, run_async, size_text
 from kafkalite_cli.parameters import Real, Whole
 
 #: user: without internal topics.

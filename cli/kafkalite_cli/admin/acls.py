@@ -22,7 +22,8 @@ from kafkalite.security.acl import (
     Permission,
     ResourceType,
 )
-from kafkalite_cli.output import Invocation, Output, client_options, group_options
+from kafkalite_cli.invocation import Invocation, client_options, group_options
+from kafkalite_cli.output import Output
 from kafkalite_cli.parameters import with_options
 
 Resource = tuple[ResourceType, str]

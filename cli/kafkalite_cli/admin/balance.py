@@ -17,16 +17,8 @@ from kafkalite_cli.admin.broker import COLUMNS, balance_of, broker_rows
 from kafkalite_cli.admin.move_progress import watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, request_moves
 from kafkalite_cli.admin.refusals import known_partitions, refuse_forbidden
-from kafkalite_cli.output import (
-    Invocation,
-    Output,
-    client_options,
-    confirm,
-    group_options,
-    ids_text,
-    run_watch,
-    size_text,
-)
+from kafkalite_cli.invocation import Invocation, client_options, group_options
+from kafkalite_cli.output import Output, confirm, ids_text, run_watch, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition, yes_option
 
 #: Moves that a plan shows and `run` orders unless --moves says something else.

@@ -23,16 +23,8 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration, named, watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves_in_progress, request_moves
 from kafkalite_cli.admin.refusals import refuse_unknown_broker
-from kafkalite_cli.output import (
-    Invocation,
-    Output,
-    client_options,
-    confirm,
-    group_options,
-    run_async,
-    run_watch,
-    size_text,
-)
+from kafkalite_cli.invocation import Invocation, client_options, group_options
+from kafkalite_cli.output import Output, confirm, run_async, run_watch, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, yes_option
 
 #: Interval at which a drain is checked.

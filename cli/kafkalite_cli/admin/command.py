@@ -7,7 +7,7 @@ import importlib
 import click
 
 from kafkalite_cli.imports import uncollected
-from kafkalite_cli.output import group_options
+from kafkalite_cli.invocation import group_options
 
 #: Verb -> (module with a click command of its name (- as _), first sentence of its help). Imported when it is used: an admin command must
 #: start fast, and so must the list of all.

@@ -11,7 +11,8 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import raise_for_topic
-from kafkalite_cli.output import Invocation, Output, client_options, confirm
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import Output, confirm
 from kafkalite_cli.parameters import Whole, yes_option
 from kafkalite_cli.records.positions import parse_start, resolve
 

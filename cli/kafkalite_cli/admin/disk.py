@@ -27,7 +27,8 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.node_answers import answer_of, disks_of, entries_of, report_unreachable
 from kafkalite_cli.admin.refusals import known_partitions, refuse_unknown_broker
 from kafkalite_cli.admin.strays import strays
-from kafkalite_cli.output import Invocation, client_options, ids_text, size_text
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import ids_text, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
 
 #: How often `disk move --watch` asks.

@@ -14,7 +14,8 @@ from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import known_partitions
-from kafkalite_cli.output import Invocation, client_options, confirm, group_options
+from kafkalite_cli.invocation import Invocation, client_options, group_options
+from kafkalite_cli.output import confirm
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition, parse_time_ms, yes_option
 from kafkalite_cli.visible import visible
 

@@ -18,7 +18,8 @@ from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.topics import wait_until_spread
-from kafkalite_cli.output import Invocation, client_options, confirm
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import confirm
 from kafkalite_cli.parameters import MAX_ID, Whole, parse_brokers, parse_partition, yes_option
 
 _total_option = click.option(

@@ -11,7 +11,7 @@ import click
 from kafkalite.client.admin.quotas import alter_quotas, describe_quotas
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, parse_limit
-from kafkalite_cli.output import Invocation, client_options, group_options
+from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.parameters import with_options
 
 _ENTITY_OPTIONS = ("user", "user_default", "client_id", "client_id_default", "ip", "ip_default")

@@ -20,7 +20,8 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import show, watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves_in_progress, request_moves
 from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
-from kafkalite_cli.output import Invocation, Output, client_options, group_options, ids_text, run_watch, size_text
+from kafkalite_cli.invocation import Invocation, client_options, group_options
+from kafkalite_cli.output import Output, ids_text, run_watch, size_text
 from kafkalite_cli.parameters import MAX_LONG, Count, Whole, parse_brokers, parse_partition
 
 

@@ -14,7 +14,8 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, is_under_replicated
 from kafkalite.protocol import wire
 from kafkalite_cli.admin.refusals import refuse_unknown_broker
-from kafkalite_cli.output import Invocation, Output, client_options, run_async, run_watch
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import Output, run_async, run_watch
 from kafkalite_cli.parameters import Real, parse_brokers
 
 #: Interval at which the cluster is checked.

@@ -15,7 +15,7 @@ from kafkalite.model import BrokerId
 from kafkalite_cli.admin.refusals import refuse_unknown_broker
 from kafkalite_cli.admin.topic_settings import note_of_min_isr, parse_settings
 from kafkalite_cli.hints import closest
-from kafkalite_cli.output import Invocation, client_options, group_options
+from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.parameters import Whole
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,7 +14,8 @@ from kafkalite.extension.messages.disks import (
 )
 from kafkalite.model import BrokerId
 from kafkalite_cli.admin.node_answers import answer_of, disks_of, entries_of, report_unreachable
-from kafkalite_cli.output import Invocation, client_options, confirm, size_text
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import confirm, size_text
 from kafkalite_cli.parameters import Whole, yes_option
 
 

@@ -16,7 +16,7 @@ from kafkalite.client.admin.tokens import DelegationToken, create_token, describ
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.security.principal import Principal
-from kafkalite_cli.output import Invocation, client_options, group_options
+from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.parameters import MAX_LONG, Whole
 
 _MS = 1000

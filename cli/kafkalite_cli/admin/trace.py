@@ -15,7 +15,8 @@ from kafkalite.extension.messages.tracing import (
     TraceResponse,
 )
 from kafkalite_cli.hints import closest
-from kafkalite_cli.output import Invocation, Output, client_options, size_text
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import Output, size_text
 from kafkalite_cli.parameters import Whole, is_whole
 
 _MARGIN_S = 10.0

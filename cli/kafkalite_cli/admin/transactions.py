@@ -11,7 +11,7 @@ from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import ProducerId
 from kafkalite_cli.admin.move_progress import duration
 from kafkalite_cli.admin.refusals import known_partitions, raise_for_topic
-from kafkalite_cli.output import Invocation, client_options, group_options
+from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.parameters import MAX_LONG, Real, Whole, parse_partition
 
 #: Kafka's default of transaction.max.timeout.ms.

@@ -27,7 +27,8 @@ from kafkalite.security.scram import (
     salted_password,
 )
 from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
-from kafkalite_cli.output import Invocation, client_options, confirm, group_options, run_async
+from kafkalite_cli.invocation import Invocation, client_options, group_options
+from kafkalite_cli.output import confirm, run_async
 from kafkalite_cli.parameters import yes_option
 from kafkalite_cli.passwords import read_password
 

@@ -9,7 +9,7 @@ import click
 
 from kafkalite.client.admin.why import Diagnosis, ask, diagnose
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.output import Invocation, client_options
+from kafkalite_cli.invocation import Invocation, client_options
 from kafkalite_cli.parameters import parse_partition
 
 

@@ -18,7 +18,8 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
-from kafkalite_cli.output import Invocation, client_options, on_stop
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import on_stop
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.consume_group import GroupReading
 from kafkalite_cli.records.last import last_records

@@ -18,7 +18,8 @@ from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
-from kafkalite_cli.output import Invocation, Output, client_options, group_options, size_text
+from kafkalite_cli.invocation import Invocation, client_options, group_options
+from kafkalite_cli.output import Output, size_text
 from kafkalite_cli.parameters import Real, Whole, with_options
 from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S

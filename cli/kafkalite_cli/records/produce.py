@@ -17,7 +17,8 @@ from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, RecordFate, api_error
 from kafkalite.protocol import wire
 from kafkalite.wording import number_of
-from kafkalite_cli.output import Invocation, Output, client_options, on_stop
+from kafkalite_cli.invocation import Invocation, client_options
+from kafkalite_cli.output import Output, on_stop
 from kafkalite_cli.parameters import Real, Whole
 from kafkalite_cli.records.lines import LineError, RecordLine, decode_record
 

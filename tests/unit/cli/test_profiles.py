@@ -83,16 +83,16 @@ def test_the_verbs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
     """(addresses, user) of each command that would have connected."""
-    from kafkalite_cli import output
+    from kafkalite_cli import invocation
 
     found: list[tuple[str, str | None]] = []
 
-    def connect(cli: output.Invocation) -> object:
-        security = output.client_security()
+    def connect(cli: invocation.Invocation) -> object:
+        security = invocation.client_security()
         found.append((cli.bootstrap, None if security is None else security.username))
         raise ConfigError("seen")
 
-    monkeypatch.setattr(output.Invocation, "connect", connect)
+    monkeypatch.setattr(invocation.Invocation, "connect", connect)
     return found
 
 

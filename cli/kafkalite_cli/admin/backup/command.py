@@ -10,8 +10,9 @@ import click
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.backup.files import Manifest, check_records, finished_manifest
 from kafkalite_cli.admin.backup.pace import CopyRate
+from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.new_files import keep_from_others
-from kafkalite_cli.output import Invocation, Output, client_options, confirm, group_options, run_watch, size_text
+from kafkalite_cli.output import Output, confirm, run_watch, size_text
 from kafkalite_cli.parameters import Whole, json_option, parse_pattern
 
 _MAX_PARALLEL = 64
