@@ -55,42 +55,34 @@ async def ShareFetch(s: Side, version: int) -> tuple[Any, Follow]:
     return share_fetch(group, member, int(s.names["share epoch"]), topic_id, [b(0, 1, [1])]), []
 
 
-@base
-async def ShareAcknowledge(s: Side, version: int) -> tuple[Any, Follow]:
-    group = f"s{s.tag}"
+async def _acknowledgement(s: Side, group: str) -> tuple[str, Any]:
+    """A topic, and the request of a member that has acquired its records to acknowledge two of three."""
     name, topic_id = await create_topic(s, partitions=1, records=3)
     member = await share_session(s, group, name, topic_id)
     r = wire.ShareAcknowledgeRequest
-    batch = r.AcknowledgementBatch(0, 1, [1])
-    request = r(
-        group,
-        member,
-        int(s.names["share epoch"]),
-        False,
-        [r.AcknowledgeTopic(topic_id, [r.AcknowledgePartition(0, [batch])])],
-    )
-    d = wire.DescribeShareGroupOffsetsRequest
-    offsets = d([d.DescribeShareGroupOffsetsRequestGroup(group, [d.DescribeShareGroupOffsetsRequestTopic(name, [0])])])
-    return request, [(offsets, 1)]
+    partition = r.AcknowledgePartition(0, [r.AcknowledgementBatch(0, 1, [1])])
+    return name, r(group, member, int(s.names["share epoch"]), False, [r.AcknowledgeTopic(topic_id, [partition])])
+
+
+def _offsets(group: str, name: str) -> Any:
+    r = wire.DescribeShareGroupOffsetsRequest
+    topic = r.DescribeShareGroupOffsetsRequestTopic(name, [0])
+    return r([r.DescribeShareGroupOffsetsRequestGroup(group, [topic])])
+
+
+@base
+async def ShareAcknowledge(s: Side, version: int) -> tuple[Any, Follow]:
+    group = f"s{s.tag}"
+    name, request = await _acknowledgement(s, group)
+    return request, [(_offsets(group, name), 1)]
 
 
 @base
 async def DescribeShareGroupOffsets(s: Side, version: int) -> tuple[Any, Follow]:
     group = f"s{s.tag}"
-    name, topic_id = await create_topic(s, partitions=1, records=3)
-    member = await share_session(s, group, name, topic_id)
-    r = wire.ShareAcknowledgeRequest
-    batch = r.AcknowledgementBatch(0, 1, [1])
-    request = r(
-        group,
-        member,
-        int(s.names["share epoch"]),
-        False,
-        [r.AcknowledgeTopic(topic_id, [r.AcknowledgePartition(0, [batch])])],
-    )
+    name, request = await _acknowledgement(s, group)
     await s.ask(request, 1, traced=False)
-    d = wire.DescribeShareGroupOffsetsRequest
-    return d([d.DescribeShareGroupOffsetsRequestGroup(group, [d.DescribeShareGroupOffsetsRequestTopic(name, [0])])]), []
+    return _offsets(group, name), []
 
 
 @base
@@ -98,10 +90,8 @@ async def AlterShareGroupOffsets(s: Side, version: int) -> tuple[Any, Follow]:
     group = f"s{s.tag}"
     name, _ = await left_share_group(s, group)
     r = wire.AlterShareGroupOffsetsRequest
-    d = wire.DescribeShareGroupOffsetsRequest
-    offsets = d([d.DescribeShareGroupOffsetsRequestGroup(group, [d.DescribeShareGroupOffsetsRequestTopic(name, [0])])])
     topic = r.AlterShareGroupOffsetsRequestTopic(name, [r.AlterShareGroupOffsetsRequestPartition(0, 2)])
-    return r(group, [topic]), [(offsets, 1)]
+    return r(group, [topic]), [(_offsets(group, name), 1)]
 
 
 @base
@@ -109,9 +99,7 @@ async def DeleteShareGroupOffsets(s: Side, version: int) -> tuple[Any, Follow]:
     group = f"s{s.tag}"
     name, _ = await left_share_group(s, group)
     r = wire.DeleteShareGroupOffsetsRequest
-    d = wire.DescribeShareGroupOffsetsRequest
-    offsets = d([d.DescribeShareGroupOffsetsRequestGroup(group, [d.DescribeShareGroupOffsetsRequestTopic(name, [0])])])
-    return r(group, [r.DeleteShareGroupOffsetsRequestTopic(name)]), [(offsets, 1)]
+    return r(group, [r.DeleteShareGroupOffsetsRequestTopic(name)]), [(_offsets(group, name), 1)]
 
 
 @base

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import hmac
 import json
 import ssl
@@ -113,16 +114,7 @@ async def test_a_stolen_token_is_a_login_of_the_kafka_listener_and_nothing_else(
     assert page(cluster, "/subjects", token.token_id, password) == 401
     # Without the extension it is nobody's name and password, by any mechanism.
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        plain = ClientSecurity(
-            "SASL_SSL",
-            cluster.authority.truststore,
-            "",
-            "",
-            check_hostname=True,
-            mechanism=mechanism,
-            username=token.token_id,
-            password=password,
-        )
+        plain = dataclasses.replace(by_token(cluster, token), mechanism=mechanism, is_token=False)
         with pytest.raises((ApiError, RpcError)):
             async with AsyncClient.connect(cluster.bootstrap, security=plain) as stolen:
                 await stolen.metadata(["orders"], timeout_s=5)
