@@ -22,6 +22,8 @@ from kafkalite_cli.output import Output
 _UNREACHABLE = "broker.unreachable"
 #: Of each kind of problem in the table: a broker that is gone is a problem of each partition that it has.
 _MOST_ROWS = 10
+#: What `top --state troubled` shows.
+_OF_PARTITIONS = frozenset({"partition.offline", "partition.under_min_isr", "partition.under_replicated"})
 
 
 @click.command("describe-cluster")
@@ -120,18 +122,23 @@ def _print_problems(problems: Sequence[dict[str, object]], out: Output, now_ms: 
     """A table of the problems, and below it what to do about each kind."""
     rows: list[tuple[object, ...]] = []
     shown: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    summed_up: set[str] = set()
     for p in problems:
         kind, subject, since_ms = str(p["what"]), str(p["subject"]), int(str(p["since_ms"]))
-        shown[kind] += 1
-        if shown[kind] > _MOST_ROWS:
+        represents = int(str(p.get("count", 1)))
+        if represents > 1:
+            summed_up.add(kind)
+        if represents > 1 or shown[kind] == _MOST_ROWS:
+            left_out[kind] += represents
             continue
+        shown[kind] += 1
         seen_by = "" if kind == _UNREACHABLE else p["broker_id"]
         since = f"{max(0, now_ms - since_ms) // 1000} s" if since_ms else ""
         rows.append((kind, subject, seen_by, since, str(p["detail"]).removeprefix(f"{subject}: ")))
     rows += [
-        (kind, f"and {count - _MOST_ROWS:,} more", "", "", "--json lists all")
-        for kind, count in shown.items()
-        if count > _MOST_ROWS
+        (kind, f"and {count:,} more", "", "", _where_the_others_are(kind, is_summed_up=kind in summed_up))
+        for kind, count in left_out.items()
     ]
     rows.sort(key=lambda row: severity(str(row[0])))
     out.table(("problem", "subject", "seen by", "for", "detail"), rows)
@@ -139,6 +146,13 @@ def _print_problems(problems: Sequence[dict[str, object]], out: Output, now_ms: 
         said = advice(kind)
         click.echo(f"\n{kind}: {said.doing}".rstrip(": "))
         click.echo(f"  you: {said.do}")
+
+
+def _where_the_others_are(kind: str, *, is_summed_up: bool) -> str:
+    """A node names some of a kind, and counts the others."""
+    if not is_summed_up:
+        return "--json lists all"
+    return "`kafkalite top --state troubled` lists them" if kind in _OF_PARTITIONS else ""
 
 
 def _unreachable(broker: BrokerId, detail: str, since_ms: int) -> dict[str, object]:

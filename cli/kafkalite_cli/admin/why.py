@@ -59,7 +59,8 @@ def _print(reported: Diagnosis, now_ms: int) -> None:
         if finding.doing:
             click.echo(f"  the cluster: {finding.doing}")
         click.echo(f"  you: {finding.do}")
-    click.echo("\nprogress of the replicas")
+    if reported.progress:
+        click.echo("\nprogress of the replicas")
     for line in reported.progress:
         click.echo(f"  {line}")
     click.echo("\nhistory")
