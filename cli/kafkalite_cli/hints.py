@@ -59,6 +59,9 @@ _COMMANDS = {
 }
 #: (group of commands, word) -> what to use.
 _WITHIN = {
+    ("admin", "top"): "'kafkalite top'",
+    ("admin", "produce"): "'kafkalite produce'",
+    ("admin", "consume"): "'kafkalite consume'",
     ("config", "describe"): "'kafkalite admin config get'",
     ("config", "list"): "'kafkalite admin config get --all'",
     ("config", "alter"): "'kafkalite admin config set'",

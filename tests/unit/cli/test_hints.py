@@ -31,6 +31,8 @@ from kafkalite_cli.main import run
         ("admin groups delete g", "add --yes"),
         ("admin config describe --topic t", "Use 'kafkalite admin config get'."),
         ("admin delete-topics t", "Use 'kafkalite admin delete-topic'."),
+        ("admin top --once", "Use 'kafkalite top'."),
+        ("admin consume t", "Use 'kafkalite consume'."),
         ("admin helth", "Did you mean 'health'?"),
         ("admin groups seek g", "Use 'kafkalite admin groups reset-offsets'."),
         ("admin config set --topic t --add-config k=v", "Use KEY=VALUE without an option in front."),
