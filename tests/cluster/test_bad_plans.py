@@ -157,7 +157,10 @@ def test_a_second_order(cluster: ProcessCluster, tmp_path: Path) -> None:
     wait_until(lambda: under_way(cluster), "the first order's step")
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "u", "partition": 0, "replicas": [2, 3]}]}))
     line = refused(cluster, "reassign", "execute", str(plan), "--max-replicas", "1")
-    assert "u-0 is being reassigned already; nothing was changed (REASSIGNMENT_IN_PROGRESS)" in line
+    assert (
+        "u-0 is being reassigned already; nothing was changed; --replace takes this plan instead (REASSIGNMENT_IN_PROGRESS)"
+        in line
+    )
     [step] = under_way(cluster)
     assert (step["target"], step["throttle"]) == ([1, 3], 500)
     status = run("reassign", "status")

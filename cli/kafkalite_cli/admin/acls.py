@@ -22,6 +22,7 @@ from kafkalite.security.acl import (
     Permission,
     ResourceType,
 )
+from kafkalite.security.addresses import address_range, is_address
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import Output
 from kafkalite_cli.parameters import with_options
@@ -229,6 +230,12 @@ def entry_options(command: Callable[..., None]) -> Callable[..., None]:
     ])  # fmt: skip
 
 
+def _check_host(host: str) -> None:
+    """An entry for anything else never matches: a denial would deny nothing. (`remove` takes any, so that such an entry can go.)"""
+    if host != "*" and not is_address(host) and address_range(host) is None:
+        raise click.UsageError(f"{host!r} is neither an IP address nor a range of them")
+
+
 @acls.command("add")
 @resource_options
 @entry_options
@@ -243,6 +250,8 @@ async def add(cli: Invocation, resources: list[Resource], entries: EntryOptions)
       kafkalite admin acls add --consumer --topic orders --group billing- --pattern prefixed --allow-principal User:billing
     """
     found = entries.bindings(resources)
+    for each in found:
+        _check_host(each.entry.host)
 
     async with cli.connect() as client:
         await create_acls(client, found)
@@ -280,4 +289,8 @@ async def remove(cli: Invocation, resources: list[Resource], entries: EntryOptio
         removed = await delete_acls(client, filters)
     _print(removed, cli.out, "removed")
     if not removed:
-        click.echo("kafkalite: no entry matches: nothing was removed", err=True)
+        is_all = bool(entries.allowed or entries.denied) and not (
+            entries.operations or entries.is_producer or entries.is_consumer
+        )
+        hint = "; without --operation only entries for ALL are meant" if is_all else ""
+        click.echo(f"kafkalite: no entry matches: nothing was removed{hint}", err=True)

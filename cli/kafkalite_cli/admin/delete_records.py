@@ -60,6 +60,9 @@ async def delete_records(
         begins = await client.beginning_offsets(keys)
         ends = await client.end_offsets(keys)
         found = await resolve(client, keys, where)
+        if isinstance(where, int) and where > (end := ends[keys[0]]):
+            reason = f"{keys[0]} ends at {end}, before {where}"
+            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
         target = {key: at if isinstance(at := found[key], int) else ends[key] for key in keys}
         count = {key: max(0, min(target[key], ends[key]) - begins[key]) for key in keys}
         wanted = {key: at for key, at in target.items() if count[key] or isinstance(where, int)}

@@ -182,11 +182,8 @@ async def reset_offsets(
         admin = Groups(client)
         # A group may be given offsets of topics before it has any; without topics, where should they be?
         _, reported = await (admin.describe(group) if topics else _existing(admin, group))
-        if execute and reported.members:
-            raise api_error(
-                ErrorCode.NON_EMPTY_GROUP,
-                f"{group} has {number_of(len(reported.members), 'member')}: stop all of them first",
-            )
+        if execute:
+            _refuse_members(group, len(reported.members))
         before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in reported.offsets}
         keys = await _chosen(client, topics, before)
         after = await new_offsets(client, keys, before, reset)
@@ -256,6 +253,14 @@ async def _chosen(
     return keys
 
 
+def _refuse_members(group: str, members: int) -> None:
+    """Their next commits would replace what is set here. Raises ApiError."""
+    if members:
+        raise api_error(
+            ErrorCode.NON_EMPTY_GROUP, f"{group} has {number_of(members, 'member')}: stop all of them first"
+        )
+
+
 @offsets.command("get")
 @click.argument("group")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
@@ -307,7 +312,9 @@ async def set_(cli: Invocation, group: str, pairs: tuple[str, ...]) -> None:
 
     async with cli.connect() as client:
         await known_partitions(client, [*wanted, *gone])
-        await Groups(client).commit(group, wanted, deletions=gone)
+        admin = Groups(client)
+        _refuse_members(group, len((await admin.describe(group))[1].members))
+        await admin.commit(group, wanted, deletions=gone)
     reported = {str(key): offset for key, offset in sorted(wanted.items())}
     text = ", ".join([f"{key} at {offset}" for key, offset in reported.items()] + [f"{key} forgotten" for key in gone])
     cli.out.value({"group": group, "set": reported, "forgotten": [str(key) for key in gone]}, text)

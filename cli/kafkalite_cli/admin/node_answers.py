@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 import click
@@ -49,6 +49,16 @@ def entries_of(
     ]
 
 
+async def _not_alive(client: AsyncClient, answered: Collection[BrokerId]) -> dict[BrokerId, KafkaliteError]:
+    """An error for each broker that has replicas, and is down: a list of all nodes has to name it."""
+    topics = (await client.metadata()).topics
+    assigned = {broker for topic in topics for entry in topic.partitions for broker in entry.replicas}
+    return {
+        broker: api_error(ErrorCode.BROKER_NOT_AVAILABLE, "it is not alive")
+        for broker in sorted(assigned.difference(answered))
+    }
+
+
 async def disks_of(client: AsyncClient, broker: int | None) -> dict[BrokerId, DescribeDisksResponse | KafkaliteError]:
     """The disks of this node, or of every node (None); of a node that does not respond, its error.
 
@@ -59,6 +69,8 @@ async def disks_of(client: AsyncClient, broker: int | None) -> dict[BrokerId, De
     refuse_forbidden(answers.values())
     if broker is not None:
         answers = {node: answer for node, answer in answers.items() if node == broker}
+    if broker is None:
+        answers |= await _not_alive(client, answers.keys())
     if not answers:
         if broker is not None:
             await refuse_unknown_broker(client, broker)

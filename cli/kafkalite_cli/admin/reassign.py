@@ -172,6 +172,15 @@ def _show_plan(
     click.echo(f"\n{changes}, {copies}{where}")
 
 
+def _what_permits(code: ErrorCode, *, allow_rf_change: bool, replace: bool) -> str:
+    """The option without which a plan is refused for this; empty: there is none, or it was given."""
+    if code == ErrorCode.INVALID_REPLICATION_FACTOR and not allow_rf_change:
+        return "--allow-rf-change permits it"
+    if code == ErrorCode.REASSIGNMENT_IN_PROGRESS and not replace:
+        return "--replace takes this plan instead"
+    return ""
+
+
 @reassign.command("execute")
 @click.argument("plan_path", metavar="PLAN", type=click.Path(dir_okay=False))
 @click.option("--max-replicas", type=Whole(1), metavar="R", help="Replicas of one partition moved at once.")
@@ -218,9 +227,10 @@ def execute(
             try:
                 await request_moves(client, wanted, limits=limits, allow_rf_change=allow_rf_change, may_replace=replace)
             except ApiError as error:
-                if error.code != ErrorCode.INVALID_REPLICATION_FACTOR or allow_rf_change:
+                hint = _what_permits(error.code, allow_rf_change=allow_rf_change, replace=replace)
+                if not hint:
                     raise
-                raise api_error(error.code, f"{error}; --allow-rf-change permits it") from None
+                raise api_error(error.code, f"{error}; {hint}") from None
             if is_watched:
                 await watch(client, out, wanted=targets)
                 return

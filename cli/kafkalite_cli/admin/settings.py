@@ -139,9 +139,9 @@ def _too_many_in_sync(client: AsyncClient, topic: str, changes: dict[str, str]) 
 
 async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...]) -> None:
     """A key that is not set is most likely misspelt. Raises ApiError."""
-    settings = (await describe_configs(client, resource)).own
+    settings = {ALIASES.get(key, key) for key in (await describe_configs(client, resource)).own}
     for key in keys:
-        if key not in settings:
+        if ALIASES.get(key, key) not in settings:
             raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: it is not set; nothing was changed")
 
 
