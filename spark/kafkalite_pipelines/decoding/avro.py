@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
+from uuid import UUID
 
 from kafkalite_pipelines.decoding.registry import HEADER_BYTES, RegistryAway, RegistryClient, RegistrySchema, schema_id
 from kafkalite_pipelines.definition import PipelineError
@@ -17,6 +18,8 @@ from kafkalite_pipelines.definition import PipelineError
 _KEPT = 200
 #: Spark counts microseconds in 64 bits.
 _MOST_MILLIS = (2**63 - 1) // 1000
+#: Of a decimal: more a column cannot have.
+_MOST_DIGITS = 38
 #: More than a decimal of any column has: nothing is rounded here.
 _DIGITS = Context(prec=1000)
 #: Avro's type -> Spark's. A field that is always null is text, as in JSON.
@@ -46,7 +49,7 @@ def parsed(schema: RegistrySchema, *, is_plain: bool = False) -> Any:
         for _, text in schema.references:
             parse_schema(_plain(json.loads(text)) if is_plain else json.loads(text), named_schemas=named)
         whole = json.loads(schema.text)
-        return parse_schema(_plain(whole) if is_plain else whole, named_schemas=named, expand=True)
+        return _with_defaults(parse_schema(_plain(whole) if is_plain else whole, named_schemas=named, expand=True))
     except (SchemaParseException, UnknownType, ValueError) as error:
         raise PipelineError(f"schema {schema.id} is not Avro: {error}") from None
 
@@ -59,6 +62,36 @@ def _plain(schema: Any) -> Any:
         return schema
     inner = {key: _plain(schema[key]) for key in ("type", "items", "values", "fields") if key in schema}
     return {key: each for key, each in (schema | inner).items() if key != "logicalType"}
+
+
+def _with_defaults(kind: Any) -> Any:
+    """A parsed schema whose defaults are such as fastavro reads values: it takes them as they stand in the schema's JSON. Raises ValueError."""
+    if isinstance(kind, list):
+        return [_with_defaults(each) for each in kind]
+    if not isinstance(kind, Mapping):
+        return kind
+    inner = {key: _with_defaults(kind[key]) for key in ("type", "items", "values", "fields") if key in kind}
+    if "default" in kind and "name" in kind and kind["type"] != "enum":  # an enum's own default is a symbol
+        inner["default"] = _default(inner["type"], kind["default"])
+    return {**kind, **inner}
+
+
+def _default(kind: Any, value: Any) -> Any:
+    """In JSON bytes are text, and an object may leave out fields that have defaults. Raises ValueError: it is no text of bytes."""
+    if isinstance(kind, list):
+        kinds = [each for each in kind if each != "null"]  # of more types there is no column
+        return _default(kinds[0], value) if value is not None and len(kinds) == 1 else value
+    name = kind["type"] if isinstance(kind, Mapping) else kind
+    if name in ("bytes", "fixed") and isinstance(value, str):
+        return value.encode("latin-1")
+    if name == "array" and isinstance(value, list):
+        return [_default(kind["items"], each) for each in value]
+    if name == "map" and isinstance(value, Mapping):
+        return {key: _default(kind["values"], each) for key, each in value.items()}
+    if name == "record" and isinstance(value, Mapping):
+        given = {f["name"]: _default(f["type"], value[f["name"]]) for f in kind["fields"] if f["name"] in value}
+        return {f["name"]: f["default"] for f in kind["fields"] if "default" in f} | given
+    return value
 
 
 def columns(schema: Any) -> dict[str, str]:
@@ -77,6 +110,10 @@ def spark_type(kind: Any, where: str, outer: tuple[str, ...]) -> str:
             raise PipelineError(f"{where}: {kind} contains itself, and a column cannot")
         return _PRIMITIVE[kind]
     if _is_decimal(kind):
+        if kind["precision"] > _MOST_DIGITS:
+            raise PipelineError(
+                f"{where} is a decimal of {kind['precision']} digits, and a column has at most {_MOST_DIGITS}"
+            )
         return f"decimal({kind['precision']},{kind.get('scale', 0)})"
     if (named := _LOGICAL.get(_logical(kind))) is not None:
         return named
@@ -179,6 +216,11 @@ def _time_of_day(factor: int) -> Callable[[Any], str]:
     return text
 
 
+def _uuid(value: Any) -> str:
+    """Of text, or 16 bytes. Raises ValueError."""
+    return str(UUID(bytes=value) if isinstance(value, bytes) else value)
+
+
 def _decimal(value: bytes, scale: int) -> Decimal:
     """Of a writer whose schema says bytes only."""
     return Decimal(int.from_bytes(value, signed=True)).scaleb(-scale, _DIGITS)
@@ -186,10 +228,11 @@ def _decimal(value: bytes, scale: int) -> Decimal:
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "int": _is_plain(int), "long": _is_plain(int), "string": _is_plain(str), "bytes": _is_plain(bytes), "fixed": _is_plain(bytes),
+    "float": _is_plain(int, float), "double": _is_plain(int, float),
 }  # fmt: skip
 _OF_LOGICAL: dict[str, Callable[[Any], Any]] = {
     "timestamp-millis": _of_millis, "local-timestamp-millis": _of_millis, "time-millis": _time_of_day(1000),
-    "time-micros": _time_of_day(1), "uuid": str,
+    "time-micros": _time_of_day(1), "uuid": _uuid,
 }  # fmt: skip
 
 
@@ -213,17 +256,23 @@ class AvroReader:
         reader, convert = self._ready
         number = schema_id(value)
         writer = self._written(number)
-        content = memoryview(value)[HEADER_BYTES:]
+        content = io.BytesIO(memoryview(value)[HEADER_BYTES:])
         try:
             try:
-                return convert(schemaless_reader(io.BytesIO(content), writer, reader))
+                found = convert(schemaless_reader(content, writer, reader))
             except _NotPlain:
                 plain = parsed(self._registry.schema(number), is_plain=True), parsed(self._reader, is_plain=True)
-                return convert(schemaless_reader(io.BytesIO(content), *plain))
+                content.seek(0)
+                found = convert(schemaless_reader(content, *plain))
         except SchemaParseException:
             raise
+        except (EOFError, IndexError):
+            raise ValueError(f"is not Avro of schema {number}: it ends within a value") from None
         except Exception as error:  # noqa: BLE001 - any bytes from outside: fastavro raises what Python raises
             raise ValueError(f"is not Avro of schema {number}: {type(error).__name__} {error}"[:300]) from None
+        if behind := len(value) - HEADER_BYTES - content.tell():
+            raise ValueError(f"has {behind} more bytes than a value of schema {number}")
+        return found
 
     def _written(self, number: int) -> Any:
         """The schema that a value was written with. Raises ValueError: there is none that can be used."""
