@@ -49,20 +49,23 @@ def columns(message: Any) -> dict[str, str]:
 
 
 def message_of(messages: Mapping[str, Any], wanted: str | None) -> Any:
-    """The message whose fields are the columns. `messages`: those at the top of a file.
+    """The message whose fields are the columns. `messages`: those of a file by their full names, also those within others.
 
     Raises:
         PipelineError: there is no such message, or several and none is named.
     """
-    names = ", ".join(sorted(messages))
+    top = {name: each for name, each in messages.items() if each.containing_type is None}
     if wanted is not None:
-        found = [each for name, each in messages.items() if wanted in (name, name.rpartition(".")[2])]
-        if len(found) != 1:
-            raise PipelineError(f"decode.message: there is no message {wanted}; there are: {names}")
-        return found[0]
-    if len(messages) != 1:
-        raise PipelineError(f"decode.message is missing: the schema has the messages {names or '(none)'}")
-    return next(iter(messages.values()))
+        for some in (top, messages):  # a name of one at the top is not that of one within another
+            found = [each for name, each in some.items() if f".{name}".endswith(f".{wanted}")]
+            if len(found) == 1:
+                return found[0]
+        what = f"{len(found)} messages are called {wanted}" if found else f"there is no message {wanted}"
+        raise PipelineError(f"decode.message: {what}; there are: {', '.join(sorted(messages))}")
+    if len(top) != 1:
+        names = ", ".join(sorted(top)) or "(none)"
+        raise PipelineError(f"decode.message is missing: the schema has the messages {names}")
+    return next(iter(top.values()))
 
 
 def _field_type(field: Any, where: str, outer: tuple[str, ...]) -> str:
@@ -143,9 +146,9 @@ def _single(writer: Any, reader: Any) -> Convert:
     if ours == "message" and theirs == "message":
         return _message(writer, reader)
     if ours == theirs == "enum" or (ours == "enum" and theirs in _WHOLE):
-        names = {value.number: value.name for value in reader.enum_type.values}
+        names = _names(reader.enum_type)
         if theirs == "enum":  # the writer's names first: they are what it meant
-            names |= {value.number: value.name for value in writer.enum_type.values}
+            names |= _names(writer.enum_type)
         return lambda value: names.get(value, str(value))
     if ours in _WHOLE and (theirs in _WHOLE or theirs in ("enum", "bool")):
         return Decimal if ours in _DECIMALS else int
@@ -158,6 +161,14 @@ def _single(writer: Any, reader: Any) -> Convert:
     if ours == theirs:
         return _same
     raise Misfit(f"the field {reader.name} is {theirs}, and its column has {ours}")
+
+
+def _names(enum: Any) -> dict[int, str]:
+    """Of numbers with several names (allow_alias) the first, as Protobuf's own JSON has it."""
+    names: dict[int, str] = {}
+    for value in enum.values:
+        names.setdefault(value.number, value.name)
+    return names
 
 
 def _message(writer: Any, reader: Any) -> Convert:
@@ -204,7 +215,12 @@ def _is_repeated(field: Any) -> bool:
 
 
 def _is_map(field: Any) -> bool:
-    return _KINDS[field.type] == "message" and bool(field.message_type.GetOptions().map_entry)
+    return _KINDS[field.type] == "message" and is_map_entry(field.message_type)
+
+
+def is_map_entry(message: Any) -> bool:
+    """Whether a message is the pair of key and value of a map."""
+    return bool(message.GetOptions().map_entry)
 
 
 def message_index(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
@@ -237,10 +253,26 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
 
 
 def at_path(messages: Sequence[Any], path: tuple[int, ...]) -> Any:
-    """The descriptor that a message index names. Raises ValueError: there is none."""
+    """The descriptor that a message index names.
+
+    A map is a message within its message. Serializers count maps (Confluent's in Python), or do not (the one in Java with
+    normalize.schemas), and their places are lost where a schema is text. What can be meant by both ways of counting is not guessed.
+
+    Raises:
+        ValueError: there is none, or it may be one of several.
+    """
     found: Any = None
+    maps = 0
     for number in path:
-        if not 0 <= number < len(messages):
+        may = messages[max(number - maps, 0) : number + 1] if number >= 0 else []
+        if not may:
             raise ValueError(f"names the message {list(path)} of its schema, which does not exist")
-        found, messages = messages[number], messages[number].nested_types
+        if len(may) > 1:
+            names = " or ".join(each.full_name for each in may)
+            raise ValueError(
+                f"names the message {list(path)} of its schema, which is {names}: serializers count maps or not"
+            )
+        [found] = may
+        messages = [each for each in found.nested_types if not is_map_entry(each)]
+        maps = len(found.nested_types) - len(messages)
     return found

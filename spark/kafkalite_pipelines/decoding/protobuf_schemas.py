@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite_pipelines.decoding.protobuf import is_map_entry
 from kafkalite_pipelines.decoding.registry import RegistrySchema
 from kafkalite_pipelines.definition import PipelineError
 
@@ -47,7 +48,15 @@ class Messages:
         ordered = [main.message_types_by_name[message.name] for message in found[-1].message_type]
         #: In the order of the file, which message indexes count.
         self.top: Sequence[Any] = ordered
-        self.by_name = {message.full_name: message for message in ordered}
+        #: Also those within others.
+        self.by_name = {message.full_name: message for message in _with_inner(ordered)}
+
+
+def _with_inner(found: Iterable[Any]) -> Iterator[Any]:
+    for message in found:
+        if not is_map_entry(message):
+            yield message
+            yield from _with_inner(message.nested_types)
 
 
 def _add_googles(pool: Any, name: str, known: set[str]) -> None:

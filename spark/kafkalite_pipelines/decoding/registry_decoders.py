@@ -114,10 +114,18 @@ def newest(pipeline: Pipeline, registry: RegistryClient) -> dict[str, RegistrySc
 def together(found: dict[str, dict[str, str]]) -> dict[str, str]:
     """The columns of several topics as those of one table. Raises PipelineError: they do not fit."""
     columns: dict[str, str] = {}
+    spelt: dict[str, str] = {}
     for topic, theirs in found.items():
+        if not theirs:
+            raise PipelineError(f"the schema of {topic} has no fields: they would be the columns")
         for name, kind in theirs.items():
             if is_own(name):
                 raise PipelineError(f"the schema has a field {name}, and this name is the pipeline's own")
+            if (other := spelt.setdefault(name.lower(), name)) != name:
+                raise PipelineError(
+                    f"the schema has the fields {other} and {name}, whose names differ in upper and lower case only: "
+                    "to Spark they are the same"
+                )
             if columns.setdefault(name, kind) != kind:
                 raise PipelineError(
                     f"column {name} is {columns[name]} in one topic and {kind} in {topic}: use a pipeline for each"

@@ -143,6 +143,50 @@ def test_a_schema_of_another_kind_and_messages_that_cannot_be_columns() -> None:
         of_registry(schema(FLIGHT))
 
 
+def test_two_names_of_one_number() -> None:
+    """Protobuf's own JSON has the first name; the last one was in the table."""
+    text = 'syntax = "proto3"; message F { E e = 1; } enum E { option allow_alias = true; A = 0; B = 1; ALSO_B = 1; }'
+    given = schema(text)
+    _, reader = registry_reader(Schemas(given), given, Decode("protobuf"))
+    assert reader.read(encoded(given, e=1)) == {"e": "B"}
+
+
+def test_a_message_within_another() -> None:
+    inner = "message Inner { int32 n = 1; message G { string s = 1; } }"
+    given = schema(
+        f'syntax = "proto3"; package a; message F {{ Inner i = 1; map<string, int32> m = 2; {inner} }} message G {{ bool b = 1; }}'
+    )
+    for message in ("F.Inner", "Inner", "a.F.Inner"):
+        columns, reader = registry_reader(Schemas(given), given, Decode("protobuf", message=message))
+        assert columns == {"n": "int"}
+        for index in (b"\4\0\0", b"\4\0\2"):  # without the map, and with it
+            assert reader.read(encoded(given, index, "a.F.Inner", n=5)) == {"n": 5}
+        with pytest.raises(ValueError, match=r"names the message \[0, 2\] of its schema, which does not exist"):
+            reader.read(encoded(given, b"\4\0\4", "a.F.Inner", n=5))
+    # a message at the top comes first
+    assert registry_reader(Schemas(given), given, Decode("protobuf", message="G"))[0] == {"b": "boolean"}
+    assert registry_reader(Schemas(given), given, Decode("protobuf", message="Inner.G"))[0] == {"s": "string"}
+    for message in ("MEntry", "nner", "X"):
+        with pytest.raises(
+            PipelineError,
+            match=f"decode.message: there is no message {message}; there are: a.F, a.F.Inner, a.F.Inner.G, a.G",
+        ):
+            registry_reader(Schemas(given), given, Decode("protobuf", message=message))
+    with pytest.raises(PipelineError, match=r"decode.message is missing: the schema has the messages a.F, a.G$"):
+        registry_reader(Schemas(given), given, Decode("protobuf"))
+
+
+def test_a_message_index_with_two_meanings() -> None:
+    """Serializers count maps among the messages within a message, or do not."""
+    given = schema(
+        'syntax = "proto3"; message F { map<string, int32> m = 1; message A { int32 n = 1; } message B { int32 n = 1; } }'
+    )
+    _, reader = registry_reader(Schemas(given), given, Decode("protobuf", message="B"))
+    assert reader.read(encoded(given, b"\4\0\4", "F.B", n=5)) == {"n": 5}
+    with pytest.raises(ValueError, match=r"names the message \[0, 1\] of its schema, which is F.A or F.B"):
+        reader.read(encoded(given, b"\4\0\2", "F.B", n=5))
+
+
 def test_files_with_imports_and_descriptor_sets(tmp_path: Path) -> None:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 

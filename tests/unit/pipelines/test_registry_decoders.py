@@ -56,3 +56,23 @@ def test_records_of_a_topic_without_a_schema() -> None:
     batch = pa.RecordBatch.from_pydict({"_topic": ["log-b", "log-b"], "_value": [b"text", None]})
     errors = rows(batch, {"log-a": nothing}, "struct<`n`:int>").column(ERROR).to_pylist()
     assert errors == ["is of a topic without a schema: the registry has no subject log-b-value", None]
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (
+            {"t": {"name": "string", "Name": "int"}},
+            "the fields name and Name, whose names differ in upper and lower case only",
+        ),
+        ({"t": {"n": "int"}, "u": {"N": "int"}}, "the fields n and N, whose names differ in upper and lower case only"),
+        ({"t": {}}, "the schema of t has no fields: they would be the columns"),
+        ({}, "no topic matches source.pattern"),
+        ({"t": {"n": "int"}, "u": {"n": "string"}}, "column n is int in one topic and string in u"),
+        ({"t": {"_offset": "int"}}, "the schema has a field _offset"),
+    ],
+)
+def test_schemas_that_are_no_columns(found: dict[str, dict[str, str]], why: str) -> None:
+    """Names in two cases were an ambiguous reference of Spark; a schema without fields was a pattern that no topic matches."""
+    with pytest.raises(PipelineError, match=why):
+        registry_decoders.together(found)
