@@ -330,6 +330,21 @@ def test_rows_of_a_step_that_no_table_can_have(spark, log, tmp_path: Path) -> No
         process(spark, log, pipeline)
 
 
+@pytest.mark.parametrize(
+    "sink",
+    [{"format": "iceberg", "table": "t"}, {"format": "delta", "path": "d"}],
+    ids=["iceberg", "delta"],
+)
+@pytest.mark.parametrize("kind", ["named_struct('n', n)", "array(n)"])
+def test_a_key_of_a_step_that_is_an_object(spark, log, tmp_path: Path, sink: dict[str, Any], kind: str) -> None:
+    """The first batch was committed, and every later one ended with "Function 'is_in' has no kernel matching input types"."""
+    put(log, 0, 4)
+    pipeline = described(log, tmp_path, sink | {"key": ["k"]}, steps=[{"sql": f"SELECT *, {kind} AS k FROM input"}])
+    with pytest.raises(PipelineError, match=r"^key: k is (struct|array)<.*>, which has no single value: .* in a step"):
+        process(spark, log, pipeline)
+    assert not (tmp_path / "d").exists() and not (tmp_path / "tables" / "default").exists()
+
+
 def test_maintenance_that_fails_does_not_stop_a_pipeline(
     spark,
     log,

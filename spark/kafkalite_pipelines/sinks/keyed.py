@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalite_pipelines.decoding.types import quoted
+from kafkalite_pipelines.decoding.types import ddl_of, quoted
 from kafkalite_pipelines.definition import DELETED, PipelineError
 
 if TYPE_CHECKING:
@@ -28,11 +28,18 @@ def last_of_each_key(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
         PipelineError: the rows lack a column that this needs.
     """
     from pyspark.sql import functions as f
+    from pyspark.sql.types import AtomicType
 
     for name in (*key, "_partition", "_offset"):
         if name not in rows.columns:
             needed = "the key" if name in key else f"{name}, which orders the rows of a key: select it in the steps"
             raise PipelineError(f"key: the rows have no column {name} ({needed})")
+    for name in key:
+        kind = rows.schema[name].dataType
+        if not isinstance(kind, AtomicType):
+            raise PipelineError(
+                f"key: {name} is {ddl_of(kind)}, which has no single value: make a column of each of its fields in a step"
+            )
     if DELETED not in rows.columns:
         rows = rows.withColumn(DELETED, f.lit(False))
     columns = rows.columns
