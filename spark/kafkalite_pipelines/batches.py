@@ -58,6 +58,8 @@ class Batches:
         self._decoding = Decoding(pipeline)
         self._steps = [step_function(spark, pipeline, step) for step in pipeline.steps]
         self._checked = False
+        #: The registry's schemas when a stream with a watermark began, by topic: its steps keep their columns.
+        self.began_with: Mapping[str, int] = {}
         self._place = Place(f"{pipeline.place(pipeline.checkpoint)}/{OWN}")
 
     def prepared(self, records: DataFrame) -> DataFrame:
@@ -66,6 +68,7 @@ class Batches:
             self._check_steps_early(records)
             return records
         column, delay = self._pipeline.watermark
+        self.began_with = self._decoding.schemas()
         return self._stepped(self._good(self._decoding.decoded(records)).withWatermark(column, delay))
 
     def _check_steps_early(self, records: DataFrame) -> None:
@@ -147,6 +150,13 @@ class Batches:
         return BatchResult(batch.number, records_read, bad, added, self._maintain())
 
     def _stateful(self, rows: DataFrame, batch: Batch) -> BatchResult:
+        # who has written a record had registered its schema before, so a batch has none that is newer than these
+        now = self._decoding.schemas()
+        for topic in [topic for topic, number in now.items() if self.began_with.get(topic) != number]:
+            raise PipelineError(
+                f"the registry has a new schema of {topic}: steps over the whole stream keep the columns with which they began, "
+                "and would leave its records out. Start the pipeline again: it continues with this batch"
+            )
         staged: list[tuple[OpenSink, Staged]] = []
         rows = self._kept(rows)
         try:

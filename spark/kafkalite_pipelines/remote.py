@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kafkalite_pipelines.batches import Batches, BatchResult
@@ -33,8 +34,10 @@ def is_remote(spark: Any) -> bool:
 class RemoteBatches:
     """A function for foreachBatch that holds values only."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, began_with: Mapping[str, int] = MappingProxyType({})) -> None:
+        """`began_with`: as that of Batches."""
         self._pipeline = pipeline
+        self._began_with = dict(began_with)
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         pipeline = self._pipeline
@@ -43,6 +46,7 @@ class RemoteBatches:
         if batches is None:
             sinks = [open_sink(pipeline, sink) for sink in pipeline.sinks]
             batches = _opened[location] = Batches(pipeline, frame.sparkSession, sinks)
+        batches.began_with = self._began_with
         checkpoint = Checkpoint(f"{location}/query")
         query, offsets = checkpoint.query_id(), checkpoint.offsets(number)
         assert query is not None and offsets is not None, "Spark writes both before a batch runs"

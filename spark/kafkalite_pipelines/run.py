@@ -51,7 +51,7 @@ def start(pipeline: Pipeline, spark: SparkSession, on_batch: Callable[[BatchResu
 
     reader = spark.readStream.format(FORMAT).options(**stream_options(pipeline, recorded))
     stream = batches.prepared(reader.load())
-    each_batch = RemoteBatches(pipeline) if is_remote(spark) else here
+    each_batch = RemoteBatches(pipeline, batches.began_with) if is_remote(spark) else here
     writer = stream.writeStream.foreachBatch(each_batch).queryName(pipeline.name)
     writer = writer.option("checkpointLocation", checkpoint.place.location)
     if pipeline.every_s is None:

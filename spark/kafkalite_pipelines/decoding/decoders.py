@@ -60,6 +60,10 @@ class Decoding:
         """Whether the columns are known, before the first record or from a batch."""
         return self._decoder is not None
 
+    def schemas(self) -> dict[str, int]:
+        """The ids of the registry's newest schemas, by topic. Raises PipelineError: the registry does not answer."""
+        return {} if self._decoder is None else dict(self._decoder.schemas())
+
     def decoded(self, records: DataFrame) -> DataFrame:
         if self._decoder is None:
             self._learn(records, {})

@@ -41,6 +41,10 @@ class Decoder(Protocol):
         and ERROR."""
         ...
 
+    def schemas(self) -> Mapping[str, int]:
+        """The ids of the schemas in the registry that `decode` would read with now, by topic. None without a registry."""
+        ...
+
 
 def decoded(
     records: DataFrame, decode: Decode, decoder: Decoder, *, keyed: bool, key: tuple[str, ...] = ()
@@ -210,6 +214,9 @@ class JsonDecoder:
             body = f.struct(*[f.col(_EVENT)[name].alias(name) for name in self.columns])
         return rows.withColumn(BODY, body).withColumn(ERROR, error.cast("string"))
 
+    def schemas(self) -> Mapping[str, int]:
+        return {}
+
 
 def unknown_fields() -> Column:
     """How many decoded records that became rows have fields that could be columns, and are none yet."""
@@ -271,6 +278,9 @@ class RawDecoder:
 
     def decode(self, records: DataFrame) -> DataFrame:  # pragma: no cover - `decoded` opens raw records itself
         return records
+
+    def schemas(self) -> Mapping[str, int]:
+        return {}
 
 
 def infer_columns(spark: Any, values: DataFrame) -> dict[str, str]:

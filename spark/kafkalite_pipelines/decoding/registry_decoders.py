@@ -5,7 +5,7 @@ JSON of a registry is the exception: it has a schema id in front, and Spark read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite_pipelines.cluster import positions
@@ -31,6 +31,9 @@ class RegistryDecoder:
     def decode(self, records: DataFrame) -> DataFrame:
         columns, readers = self._readers()
         return _decoded(records, columns, readers)
+
+    def schemas(self) -> Mapping[str, int]:
+        return _ids(self._pipeline, self._registry)
 
     def _readers(self) -> tuple[dict[str, str], dict[str, Reader]]:
         """The columns of all topics together, and how each topic's values are read."""
@@ -60,6 +63,9 @@ class FileDecoder:
     def decode(self, records: DataFrame) -> DataFrame:
         return _decoded(records, self._columns, self._reader)
 
+    def schemas(self) -> Mapping[str, int]:
+        return {}
+
 
 class RegistryJsonDecoder:
     """JSON with a schema id in front. Columns are those of decode.schema, or of the newest schema of `<topic>-value`."""
@@ -73,6 +79,9 @@ class RegistryJsonDecoder:
         if decode.columns:
             return JsonDecoder(decode.columns, debezium=decode.debezium, framed=True).decode(records)
         return JsonDecoder(self._columns(), framed=True).decode(records)
+
+    def schemas(self) -> Mapping[str, int]:
+        return {} if self._pipeline.decode.columns else _ids(self._pipeline, self._registry)
 
     def _columns(self) -> dict[str, str]:
         from kafkalite_pipelines.decoding import json_schema
@@ -109,6 +118,10 @@ def newest(pipeline: Pipeline, registry: RegistryClient) -> dict[str, RegistrySc
     if missing is not None and not found:
         raise missing
     return found
+
+
+def _ids(pipeline: Pipeline, registry: RegistryClient) -> dict[str, int]:
+    return {topic: schema.id for topic, schema in newest(pipeline, registry).items()}
 
 
 def together(found: dict[str, dict[str, str]]) -> dict[str, str]:
