@@ -193,6 +193,26 @@ def test_a_key_that_is_not_of_its_columns_type(spark, log, tmp_path: Path) -> No
     assert errors == [b"has a key that is no bigint"] * 2
 
 
+@pytest.mark.parametrize("kind", ["long", "decimal(10,0)", "string", "timestamp"])
+def test_a_key_of_a_serializer_that_is_no_text(spark, log, tmp_path: Path, kind: str) -> None:
+    """Spark passes over zeros in front of a number: 53 as Kafka's LongSerializer writes it was 5, and a key with a schema's id in front the
+    digit at its end."""
+    sink = {"format": "iceberg", "table": "t", "key": ["id"]}
+    decode = {"schema": {"id": kind, "name": "string"}, "key_column": "id"}
+    pipeline = described(log, tmp_path, sink, decode=decode, dead_letters={"topic": "dead"})
+    value = b'{"name": "x"}'
+    log.log.put(
+        "t", 0, ((53).to_bytes(8), value), (b"\0\0\0\0\x050", value), ((2025).to_bytes(4), value), (b"2025", value)
+    )
+    process(spark, log, pipeline)
+    assert iceberg(tmp_path).scan().to_arrow().num_rows == 1
+    errors = [dict(record.headers)["kafkalite.error"] for record in log.log.records("dead", 0)]
+    assert (
+        errors
+        == [b"has a key with a zero byte in front, as numbers or a schema's id of a serializer: it must be text"] * 3
+    )
+
+
 def test_escapes_for_half_of_a_character(spark, log, tmp_path: Path) -> None:
     """Spark reads a question mark for each, without a word."""
     decode = {"schema": {"n": "long", "s": "string"}}

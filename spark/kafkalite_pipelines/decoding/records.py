@@ -27,6 +27,7 @@ STRANGE = "_strange"
 BODY, _CORRUPT, _EVENT = "_body", "_corrupt_record", "_event"
 #: While no column is known: Spark's from_json wants one.
 NO_COLUMN = "_none"
+_BINARY_KEY = "has a key with a zero byte in front, as numbers or a schema's id of a serializer: it must be text"
 #: In the types of columns that have objects.
 OBJECT = "struct<"
 #: A deeper record is an error: some plans of Spark cannot have its type.
@@ -118,6 +119,9 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
         text = f.col("_key").cast("string")
         given = {decode.key_column: (text.try_cast(ddl_of(kind)), kind)}
         columns = given | columns | given  # it is the first
+        # as a number it would be what stands behind the zeros: 53 of Kafka's LongSerializer is the text "5"
+        is_binary = f.substring(f.col("_key"), 1, 1) == f.lit(b"\0")
+        error = f.coalesce(error, f.when(is_binary, f.lit(_BINARY_KEY)))
         if ddl_of(kind) == "string":
             error = f.coalesce(error, f.when(~f.is_valid_utf8(text), f.lit("has a key that is not UTF-8 text")))
         else:
