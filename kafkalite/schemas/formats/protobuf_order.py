@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,10 @@ from kafkalite.schemas.formats.protobuf_text import SCALARS
 
 #: (name of a type as written, scope with a leading dot) -> its full name with a leading dot.
 FullName = Callable[[str, str], str]
+
+
+#: With the pairs of backslashes before it.
+_FREE_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)"')
 
 
 class ProtoText(Generator):
@@ -44,6 +49,10 @@ class ProtoText(Generator):
             for each in enum.elements
         ]
         return str(super()._generate_enum(replace(enum, elements=elements), indent_level))
+
+    def _escape_string(self, value: str) -> str:
+        # the parser leaves escapes as they were written; only quotation marks were free within others
+        return _FREE_QUOTE.sub(r"\1\"", value)
 
     def _options(self, options: Sequence[ast.Option]) -> str:
         made = [f"{each.name} = {self._generate_option_value(each.value, 0, inline=True)}" for each in options]

@@ -87,6 +87,7 @@ def _file(text: str, name: str) -> tuple[FileDescriptorProto, str]:
     _check_text(text)
     binary = _binary(text)
     if binary is not None:
+        _check_descriptor(binary)
         canonical = text_of(binary)
         _check_text(canonical)  # that is what is kept, and parsed again
         return binary, canonical
@@ -94,6 +95,19 @@ def _file(text: str, name: str) -> tuple[FileDescriptorProto, str]:
         raise InvalidSchema("the file is empty")
     parsed = _parsed(text)
     return descriptor(parsed, name), ProtoText().generate(parsed)
+
+
+def _check_descriptor(file: FileDescriptorProto) -> None:
+    """What a text may not have either: what is shown for it would be read otherwise than it was written."""
+    if file.syntax not in ("", "proto2", "proto3"):
+        raise InvalidSchema(f"there is no syntax {file.syntax!r} here: only proto2 and proto3")
+    waiting = list(file.message_type)
+    while waiting:
+        message = waiting.pop()
+        waiting += message.nested_type
+        for field in (*message.field, *message.extension):
+            if field.type == FieldDescriptorProto.TYPE_GROUP:
+                raise InvalidSchema(f"the group {field.name!r}: groups are not supported")
 
 
 def _check_text(text: str) -> None:

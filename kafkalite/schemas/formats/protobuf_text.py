@@ -11,6 +11,7 @@ from google.protobuf.descriptor_pb2 import (
     FieldDescriptorProto,
     FileDescriptorProto,
 )
+from google.protobuf.text_encoding import CEscape, CUnescape
 from proto_schema_parser import ast
 
 from kafkalite.schemas.schema import InvalidSchema
@@ -130,7 +131,7 @@ def _field(field: ast.Field, into: FieldDescriptorProto, *, is_proto3: bool) -> 
             into.json_name = str(option.value)
         elif option.name == "default":
             value = option.value
-            into.default_value = str(value).lower() if isinstance(value, bool) else str(getattr(value, "name", value))
+            into.default_value = _default(into.type, value)
     return into
 
 
@@ -182,6 +183,19 @@ def _range(text: str) -> tuple[int, int]:
 
 
 # --- to text -----------------------------------------------------------------------------------
+
+
+def _default(kind: int, value: Any) -> str:
+    """As a descriptor has it: texts as they are, bytes with escapes. The parser leaves all escapes as they were written."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(getattr(value, "name", value))
+    try:
+        found: bytes = CUnescape(value)
+        return found.decode() if kind == FieldDescriptorProto.TYPE_STRING else str(CEscape(found, as_utf8=False))
+    except ValueError as error:
+        raise InvalidSchema(f"the default {value!r}: {error}") from None
 
 
 def text_of(file: FileDescriptorProto) -> str:
@@ -256,8 +270,12 @@ def _field_text(
             kind = f"optional {kind}"
     options = []
     if field.HasField("default_value"):
-        is_text = field.type in (FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_BYTES)
-        options.append(f"default = {_quoted(field.default_value) if is_text else field.default_value}")
+        default = field.default_value
+        if field.type == FieldDescriptorProto.TYPE_STRING:
+            default = f'"{CEscape(default, as_utf8=True)}"'
+        elif field.type == FieldDescriptorProto.TYPE_BYTES:  # with its escapes
+            default = f'"{default}"'
+        options.append(f"default = {default}")
     if field.options.HasField("packed"):
         options.append(f"packed = {str(field.options.packed).lower()}")
     if field.options.deprecated:

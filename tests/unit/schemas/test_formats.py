@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -218,6 +219,59 @@ def test_a_descriptor_is_complete_and_means_the_same_as_its_text() -> None:
     again = parse("PROTOBUF", parsed.serialized())
     assert not again.cannot_read(parsed) and not parsed.cannot_read(again)
     assert parse("PROTOBUF", again.text).text.split() == again.text.split()
+
+
+def _sent(**fields: Any) -> str:
+    """A file as a serializer sends it: a descriptor in base64."""
+    return base64.b64encode(FileDescriptorProto(name="default", **fields).SerializeToString()).decode()
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_group_in_a_descriptor_is_refused_like_one_in_a_text(depth: int) -> None:
+    """It was shown as a message: who reads by that text gets no value, and no error."""
+    message: dict[str, Any] = {
+        "name": "M",
+        "field": [{"name": "g", "number": 3, "label": 1, "type": 10, "type_name": ".M.G"}],
+        "nested_type": [{"name": "G", "field": [{"name": "x", "number": 1, "label": 1, "type": 5}]}],
+    }
+    if depth:
+        message = {"name": "Outer", "nested_type": [message]}
+    with pytest.raises(InvalidSchema, match="the group 'g': groups are not supported"):
+        parse("PROTOBUF", _sent(message_type=[message]))
+
+
+def test_a_descriptor_of_an_edition_is_refused_like_its_text() -> None:
+    """It was taken, and shown as a text that nobody can read."""
+    with pytest.raises(InvalidSchema, match="editions"):
+        parse("PROTOBUF", _sent(syntax="editions", message_type=[{"name": "M"}]))
+
+
+def test_a_default_of_bytes_comes_back_as_it_was() -> None:
+    """A descriptor has it escaped already."""
+    field = {"name": "b", "number": 1, "label": 1, "type": 12, "default_value": r"\001\377"}
+    parsed = parse("PROTOBUF", _sent(message_type=[{"name": "M", "field": [field]}]))
+    assert r'[default = "\001\377"]' in parsed.text
+    assert parse("PROTOBUF", parsed.text).text.split() == parsed.text.split()
+
+
+def test_a_default_with_escapes_comes_back_as_it_was() -> None:
+    """The writer escaped it once more with each version that was read and written."""
+    text = r"""syntax = "proto2";
+message M {
+  optional string s = 1 [default = "a\n\"b\\"];
+  optional bytes b = 2 [default = "\x01\377"];
+  optional string q = 3 [default = 'c"d'];
+}"""
+    parsed = parse("PROTOBUF", text)
+    assert isinstance(parsed, ProtobufSchema)
+    assert parsed.text == text.replace("'c\"d'", r'"c\"d"') and parse("PROTOBUF", parsed.text).text == parsed.text
+    assert [field.default_value for field in parsed.file.message_type[0].field] == ['a\n"b\\', r"\001\377", 'c"d']
+    again = parse("PROTOBUF", parsed.serialized())
+    assert isinstance(again, ProtobufSchema)
+    assert again.file.message_type == parsed.file.message_type
+    assert parse("PROTOBUF", again.text).text.split() == again.text.split()
+    with pytest.raises(InvalidSchema, match="the default"):
+        parse("PROTOBUF", r'syntax = "proto2"; message M { optional string s = 1 [default = "\377"]; }')
 
 
 def test_a_protobuf_file_of_imports_only() -> None:
