@@ -47,12 +47,23 @@ MAX_PER_TRANSACTION = 400
 
 
 class PartitionAdmin:
-    """Writes; the controller acts."""
+    """Writes; the controller acts.
 
-    def __init__(self, topics: TopicAdmin, config: Callable[[], BrokerConfig], rng: random.Random) -> None:
+    Args:
+        is_alive: whether a broker answers, as far as this node knows; its session may last for a while.
+    """
+
+    def __init__(
+        self,
+        topics: TopicAdmin,
+        config: Callable[[], BrokerConfig],
+        rng: random.Random,
+        is_alive: Callable[[BrokerId], bool],
+    ) -> None:
         self._topics = topics
         self._config = config
         self._rng = rng
+        self._is_alive = is_alive
 
     # --- add -------------------------------------------------------------------------------------------------
 
@@ -313,7 +324,7 @@ class PartitionAdmin:
                 results.append(PartitionResult(*partition, code, f"there is no partition {partition}"))
         async for partition, state in with_pauses(zip(known, await self._states(zk, known), strict=True)):
             preferred = topics[partition.topic].partitions[partition.partition][0]
-            is_led = state is not None and state.leader >= 0
+            is_led = state is not None and state.leader >= 0 and self._is_alive(state.leader)
             if not (is_led if request.unclean else (state is not None and state.leader == preferred)):
                 due.append(partition)
             elif request.partitions is not None:
@@ -373,6 +384,9 @@ class PartitionAdmin:
                 results.append(PartitionResult(*partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it is gone"))
             elif unclean and (state is None or state.leader < 0):
                 reason = "no broker with a replica is alive"
+                results.append(PartitionResult(*partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, reason))
+            elif unclean and state is not None and not self._is_alive(state.leader):
+                reason = f"broker {state.leader} leads it and does not answer; nobody else can lead before its ZooKeeper session has ended"
                 results.append(PartitionResult(*partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, reason))
             elif not unclean and (state is None or state.leader != topic.partitions[partition.partition][0]):
                 preferred = topic.partitions[partition.partition][0]

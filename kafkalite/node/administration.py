@@ -44,7 +44,13 @@ class Administration:
         self._disk_balancing = DiskBalancing(settings.current, logs, env.disk, replicas.hosted.history)
         topics = TopicAdmin(zookeeper.ordering, settings.current, env.random, settings.configs.topic)
         self.topics = TopicRequests(topics, replicas.metadata)
-        self.partitions = PartitionAdmin(topics, settings.current, env.random)
+        metadata = replicas.metadata
+        self.partitions = PartitionAdmin(
+            topics,
+            settings.current,
+            env.random,
+            lambda broker_id: metadata.is_empty or metadata.broker(broker_id) is not None,
+        )
         self.reassignments = ReassignmentAdmin(topics)
         self.brokers = BrokerAdmin(topics)
         self.configs = ConfigAdmin(zookeeper.ordering)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Container
 
 import pytest
 
@@ -19,10 +20,11 @@ from tests.unit.admin.test_topic_admin import create, orders
 from tests.unit.controller.cluster import Cluster
 
 
-async def admin_of(cluster: Cluster, topic: str) -> PartitionAdmin:
+async def admin_of(cluster: Cluster, topic: str, *, silent: Container[BrokerId] = ()) -> PartitionAdmin:
+    """`silent`: brokers that do not answer, as this node knows, and whose sessions last."""
     made = await orders(cluster)
     assert await create(made, NewTopic(topic, partitions=5, replication_factor=3)) == [(0, "")]
-    return PartitionAdmin(made, lambda: cluster.config, random.Random(7))
+    return PartitionAdmin(made, lambda: cluster.config, random.Random(7), lambda broker_id: broker_id not in silent)
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
@@ -98,3 +100,26 @@ async def test_an_election_says_where_the_leader_stayed(cluster: Cluster) -> Non
         2: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"preferred leader {replicas[2][0]} is not in sync"),
         9: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no partition t-9"),
     }
+
+
+@pytest.mark.parametrize("is_chosen", [True, False])
+async def test_an_unclean_election_is_needed_where_the_leader_does_not_answer(
+    cluster: Cluster, *, is_chosen: bool
+) -> None:
+    """Its session lasts for a while, and the state names it: that was taken for a leader, with exit code 0."""
+    silent = BrokerId(1)
+    admin = await admin_of(cluster, "t", silent={silent})
+    zk = cluster.zookeeper
+    partition, led = TopicPartition("t", 0), TopicPartition("t", 1)
+    cluster.put_state(partition, silent, (silent,))
+    cluster.put_state(led, BrokerId(2), (BrokerId(2),))
+    request = ElectLeadersRequest(((*partition,), (*led,)), unclean=True, timeout_ms=60_000)
+    asking = asyncio.create_task(admin.elect(request))
+    await until(lambda: zk.peek(paths.PREFERRED_REPLICA_ELECTION) is not None)
+    if is_chosen:
+        cluster.put_state(partition, BrokerId(3), (BrokerId(3),), leader_epoch=1)
+    zk.poke(Delete(paths.PREFERRED_REPLICA_ELECTION))
+    results = {each.partition: (each.error, each.message) for each in (await asking).partitions}
+    assert results.pop(1) == (ErrorCode.ELECTION_NOT_NEEDED, "no election is needed")
+    reason = "broker 1 leads it and does not answer; nobody else can lead before its ZooKeeper session has ended"
+    assert results == {0: (ErrorCode.NONE, "") if is_chosen else (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, reason)}
