@@ -150,7 +150,7 @@ class Batches:
         return BatchResult(batch.number, records_read, bad, added, self._maintain())
 
     def _stateful(self, rows: DataFrame, batch: Batch) -> BatchResult:
-        # who has written a record had registered its schema before, so a batch has none that is newer than these
+        # A producer registers a schema before it writes: no record of this batch has a newer one than these.
         now = self._decoding.schemas()
         for topic in [topic for topic, number in now.items() if self.began_with.get(topic) != number]:
             raise PipelineError(

@@ -161,14 +161,16 @@ async def after_death(side: Side) -> None:
 
 async def _read(side: Side, name: str, connection: str) -> None:
     where = f"{name} at {connection}"
-    l, o = wire.ListOffsetsRequest, wire.OffsetForLeaderEpochRequest  # noqa: E741
+    ends, epochs = wire.ListOffsetsRequest, wire.OffsetForLeaderEpochRequest
     for timestamp in (-1, -2, -3, -4, 0):
-        partition = l.ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
-        await side.ask(l(-1, 0, [l.ListOffsetsTopic(name, [partition])], 1_000), 9, f"{where}, {timestamp}", connection)
+        partition = ends.ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
+        await side.ask(
+            ends(-1, 0, [ends.ListOffsetsTopic(name, [partition])], 1_000), 9, f"{where}, {timestamp}", connection
+        )
     for isolation_level in (0, 1):
         await side.ask(_fetch(name, isolation_level), 12, where, connection)
     for epoch in (0, 9):
-        asked = o.OffsetForLeaderTopic(name, [o.OffsetForLeaderPartition(0, -1, epoch)])
-        await side.ask(o(-1, [asked]), 4, f"{where}, epoch {epoch}", connection)
+        asked = epochs.OffsetForLeaderTopic(name, [epochs.OffsetForLeaderPartition(0, -1, epoch)])
+        await side.ask(epochs(-1, [asked]), 4, f"{where}, epoch {epoch}", connection)
     d = wire.DescribeProducersRequest
     await side.ask(d([d.TopicRequest(name, [0])]), 0, where, connection)

@@ -216,7 +216,7 @@ class _Group:
         return answer
 
     async def everything(self, member: _Member, partitions: list[tuple[bytes, int]]) -> None:
-        """What a member gets if it fetches until there is no more. After a release, Kafka may first deliver what comes behind it."""
+        """What a member gets if it fetches until nothing is left. After a release, Kafka may first deliver later records."""
         s = self.s
         topics: dict[bytes, dict[int, list[Any]]] = {}
         for topic_id, partition in partitions:
