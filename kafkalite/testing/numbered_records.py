@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
@@ -55,7 +56,7 @@ async def produce(cluster: ProcessCluster, tally: Tally, enough: asyncio.Event, 
         producer = Producer(client, acks="all", idempotent=True, linger_ms=5, delivery_timeout_ms=120_000)
         last = time.monotonic()
 
-        def done(number: int, future: asyncio.Future) -> None:  # type: ignore[type-arg]
+        def done(number: int, future: asyncio.Future[Any]) -> None:
             nonlocal last
             now = time.monotonic()
             if future.cancelled() or future.exception() is not None:
