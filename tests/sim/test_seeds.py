@@ -30,6 +30,14 @@ def test_every_promise_holds_where_more_happens_at_once() -> None:
     assert result.violation is None, "\n".join([*draw_harsh(30_000).lines(), *result.log[-30:], result.line()])
 
 
+@pytest.mark.checklist("F14")
+def test_where_nobody_can_know_who_has_all_an_operator_elects_and_nothing_is_lost() -> None:
+    """Two hosts lose their power, one of them bytes that were synced: both may lack something, and no leader comes without an operator."""
+    result = simulate(192_349, draws=draw_harsh)
+    assert result.violation is None, "\n".join([*result.log[-30:], result.line()])
+    assert result.stats["elected"] == 1
+
+
 def test_a_seed_is_one_run_event_for_event() -> None:
     plan = dataclasses.replace(draw(1), fault_time_s=5.0)
     first, second = Simulation(plan, record=True), Simulation(plan, record=True)

@@ -39,6 +39,7 @@ from kafkalite.testing.simulation.checkers.log_view import BatchView, Places, re
 from kafkalite.testing.simulation.clients import Clients
 from kafkalite.testing.simulation.faults import FaultInjector
 from kafkalite.testing.simulation.final_checks import FinalChecks
+from kafkalite.testing.simulation.last_resort import LastResort
 from kafkalite.testing.simulation.node import SimNode
 from kafkalite.testing.simulation.plan import LONE, TRIMMED, Plan, draw
 from kafkalite.testing.simulation.result import Result, where
@@ -105,6 +106,7 @@ class Simulation:
         self.members = GroupMembers(self, plan.members)
         self.streams = GroupMembers(self, plan.streams, "streams", StreamsJoins())
         self.shares = ShareMembers(self)
+        self._last_resort = LastResort(self)
         self._judged = judged(self)
         self._others = (*others(self), *self._judged)
         self._trimming = Trimming(plan)
@@ -371,6 +373,7 @@ class Simulation:
         for each in self._others:
             each.stop()
         self._trimming.stopping.set()
+        self._last_resort.start()
         if self.clients.operator is not None:
             # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
             copied_bytes = self.history.sent * (self.plan.record_bytes // 2 + 100) * REPLICAS
@@ -449,6 +452,7 @@ class Simulation:
                 **self.shares.stats(),
                 **{name: count for each in self._others for name, count in each.stats().items()},
                 **({"deletions": self._trimming.answers} if self.plan.trims else {}),
+                **({"elected": self._last_resort.elected} if self._last_resort.elected else {}),
                 "lives": sum(node.lives for node in self.nodes.values()),
                 "state_changes": self.zk.changes,
                 "controller_epoch": self.zk.controller_epoch,

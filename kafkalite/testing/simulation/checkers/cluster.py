@@ -189,7 +189,7 @@ class ZkChecker:
             # Everybody has lost its power: the most complete log leads (also at once after one that refuses to lead).
             clean = clean or (not old.elr and new.leader in old.last_known_elr)
             # The same, and a replica outside of the ISR has more than those (ADR 78). What becomes of the records is checked elsewhere.
-            clean = clean or all(self._is_in_doubt(member, partition) for member in (*old.isr, *old.elr))
+            clean = clean or self.are_all_in_doubt(partition, old)
             _demand(
                 clean or not moved or has_returned, "only a member of the ISR or an eligible replica is elected", detail
             )
@@ -218,6 +218,10 @@ class ZkChecker:
                 self._refusing.discard(replica)
             else:
                 self._refusing.add(replica)
+
+    def are_all_in_doubt(self, partition: Partition, state: StateZnode) -> bool:
+        """Whether no replica that may lead knows that it has all committed records."""
+        return all(self._is_in_doubt(member, partition) for member in (*state.isr, *state.elr))
 
     def _is_in_doubt(self, broker: int, partition: Partition) -> bool:
         """Whether the broker's registration says that its log may lack committed records, or is gone; or its replica has refused to lead."""
