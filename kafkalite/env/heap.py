@@ -19,6 +19,12 @@ from contextlib import asynccontextmanager
 LOOK_S = 0.5
 #: From here on it is given back (bytes): 0.1 ms of the loop per MB, and the same again when it is needed again.
 MOST_FREE_BYTES = 64 * 2**20
+#: What malloc keeps for the next responses instead of giving it back with each of them (bytes).
+KEPT_BYTES = 16 * 2**20
+#: From here on malloc takes a block from the system, which gets it back at once (bytes): the most that glibc itself would choose.
+_SYSTEM_BYTES = 32 * 2**20
+#: Of glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 #: How many come and go before a look is worth its cost.
 CROWD = 256
 #: By then most of them have gone: a little more than a handshake may take (seconds).
@@ -32,6 +38,18 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def keep_freed() -> None:
+    """malloc keeps KEPT_BYTES that are free at the end of its heap; nothing where the C library is another one.
+
+    Left alone, glibc gives back what is more than twice the largest block that was freed until then. So two or three responses of 1 MiB went back to
+    the system after each fetch, and came again page by page: 256 page faults for each MiB, a third of what it costs to read and send it (bench.beside_kafka).
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _SYSTEM_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 class _Mallinfo2(ctypes.Structure):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.env import open_files
+from kafkalite.env import heap, open_files
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.real_network import RealNetwork, die
 from kafkalite.env.seams import Clock, Disk, Env, Network
@@ -44,7 +44,7 @@ def real_env(
     on_fatal: Callable[[BaseException], None] = die,
     config: BrokerConfig | None = None,
 ) -> Env:
-    """The environment of a process on this machine. Sets how long one of its threads may keep the interpreter.
+    """The environment of a process on this machine. Sets how long one of its threads may keep the interpreter, and what malloc keeps.
 
     Args:
         connect_coordinator: opens one session; by default the aiozk adapter on this environment's own seams.
@@ -52,6 +52,7 @@ def real_env(
         config: says how to authenticate to ZooKeeper; None: not at all.
     """
     sys.setswitchinterval(SWITCH_S)
+    heap.keep_freed()
     access: list[Any] = []
     clock: Clock = RealClock()
     network: Network = RealNetwork(on_fatal)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalite.env import heap
-from kafkalite.env.heap import CROWD, MOST_FREE_BYTES, Crowds, free_bytes, give_back, give_back_regularly
+from kafkalite.env.heap import CROWD, MOST_FREE_BYTES, Crowds, free_bytes, give_back, give_back_regularly, keep_freed
 
 
 class Timers:
@@ -101,3 +101,37 @@ async def test_the_holes_of_freed_responses_go_back_to_the_system() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", _HOLES, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     assert (process.returncode, output) == (0, b"True\n")
+
+
+#: In a process of its own, as above: four responses of 1 MiB come and go twenty times, then a hundred of them stay for a while.
+_RESPONSES = """
+import resource
+from kafkalite.env import heap
+from kafkalite.env.real import real_env
+real_env()
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+def respond(count):
+    return [bytearray(2**20) for _ in range(count)]
+for _ in range(3):
+    respond(4)
+before = faults()
+for _ in range(20):
+    respond(4)
+again = faults() - before
+had = resident()
+many = respond(100)
+del many
+print(again < 20 * 4 * 2**20 / 4096 / 10, resident() - had < 2 * heap.KEPT_BYTES)
+"""
+
+
+async def test_responses_that_come_and_go_find_their_memory_again() -> None:
+    if not hasattr(ctypes.CDLL(None), "mallopt"):  # not glibc: nothing is changed
+        keep_freed()
+        return
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", _RESPONSES, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    assert (process.returncode, output) == (0, b"True True\n")
