@@ -77,9 +77,9 @@ class ColdReads:
 
         self._supervisor.spawn("log.cold_read", work(), Policy.ISOLATED)
 
-    async def attempt(self, owner: Owner, directory: str, read: Callable[[], _T]) -> _T:
-        """What `read` returns; it is called again after each load. Raises what it raises, but not NotResident."""
-        for _ in range(ATTEMPTS):
+    async def attempt(self, owner: Owner, directory: str, read: Callable[[], _T], *, loads: int = ATTEMPTS) -> _T:
+        """What `read` returns; it is called again after each load, `loads` times. Raises what it raises, but not NotResident."""
+        for _ in range(loads):
             try:
                 with ResidentOnly():
                     return read()

@@ -12,8 +12,10 @@ from kafkalite.log.index import AbortedTxn
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.log_state import LogState
 from kafkalite.log.reading import (
+    Candidate,
     LogMoved,
     ReadInfo,
+    Stretch,
     aborted_transactions,
     candidate_for_timestamp,
     first_record,
@@ -27,6 +29,8 @@ from kafkalite.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 #: How often a look-up by timestamp starts again because the log was changed meanwhile.
 _LOOKUP_ATTEMPTS = 5
+#: What one look needs from the disk at most: two indexes, and headers at a few places.
+_LOOKUP_LOADS = 12
 _LOG_CHANGED = "the log was changed during the look-up"
 
 
@@ -87,17 +91,19 @@ class ReadableLog(LogState):
     ) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none.
 
-        The records of a batch are looked at off the loop, in the owner's turn. Raises ApiError CORRUPT_MESSAGE, OFFSET_NOT_AVAILABLE (the log was
-        changed under each attempt); StorageError.
+        The records of a batch are looked at off the loop, in the owner's turn. Indexes and headers are looked at on it, once the disk has given
+        them. Raises ApiError CORRUPT_MESSAGE, OFFSET_NOT_AVAILABLE (the log was changed under each attempt); StorageError.
         """
+        await self.load_timestamps(cold, owner)
         behind, changes = -1, 0
         while changes < _LOOKUP_ATTEMPTS:
             with self._local.io("look-up by timestamp"):
-                candidate = candidate_for_timestamp(self._local.segments, timestamp_ms, self.log_start_offset, behind)
-                if candidate is None:
-                    return None
-                search = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
+                look = partial(self._candidate, timestamp_ms, behind)
                 try:
+                    candidate = await cold.attempt(owner, self.directory, look, loads=_LOOKUP_LOADS)
+                    if candidate is None:
+                        return None
+                    search = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
                     found, _ = await cold.executor(self.directory).run(owner, search)
                 except LogMoved:
                     changes += 1
@@ -106,6 +112,12 @@ class ReadableLog(LogState):
                 return found
             behind = candidate.header.last_offset
         raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
+
+    def _candidate(self, timestamp_ms: int, behind: int) -> Candidate | None:
+        """Raises LogMoved, NotResident, OSError; ApiError CORRUPT_MESSAGE."""
+        if self._local.closed:
+            raise LogMoved
+        return candidate_for_timestamp(self._local.segments, timestamp_ms, self.log_start_offset, behind)
 
     async def max_timestamp_offset(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none.
@@ -131,13 +143,19 @@ class ReadableLog(LogState):
                 continue
             if newest is not None and segment.largest_timestamp()[0] < newest[0]:
                 break
-            search = partial(
-                newest_record, self.disk, stretch_of(segment, self.log_start_offset), self.log_start_offset
-            )
+            look = partial(self._stretch, segment)
+            stretch = await cold.attempt(owner, self.directory, look, loads=_LOOKUP_LOADS)
+            search = partial(newest_record, self.disk, stretch, self.log_start_offset)
             found, _ = await cold.executor(self.directory).run(owner, search)
             if found is not None and (newest is None or (-found[0], found[1]) < (-newest[0], newest[1])):
                 newest = found
         return newest
+
+    def _stretch(self, segment: Segment) -> Stretch:
+        """Raises LogMoved, NotResident, OSError; ApiError CORRUPT_MESSAGE."""
+        if self._local.closed or segment not in self._local.segments:
+            raise LogMoved
+        return stretch_of(segment, self.log_start_offset)
 
     @property
     def needs_timestamps(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,48 @@ async def test_a_read_that_may_not_wait_says_what_is_missing_and_is_repeated_aft
     assert not is_required()
     _chilled(disk)
     assert await find_timestamp(log, 20) == (20, 20, 1)
+
+
+@pytest.mark.parametrize("wanted", [20, None])
+async def test_a_look_up_by_timestamp_does_not_let_the_loop_wait(
+    wanted: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for the indexes nor for batches' headers; what a thread of the disk reads may wait."""
+    disk = MemoryDisk()
+    log = make_log(disk, segment_bytes=2000, index_interval_bytes=100)
+    for number in range(50):
+        log.append_as_leader(batch([f"{number}"], timestamp_ms=number), 1)
+    log.prepare_clean_close()
+    log = reopen(disk, segment_bytes=2000, index_interval_bytes=100)
+    _chilled(disk)
+    waited, in_thread = [], [False]
+
+    def check(path: str, offset: int, size: int) -> None:
+        if path in disk.cold and is_required():
+            raise NotResident(path, offset, size)
+        if path in disk.cold and not in_thread[0]:
+            waited.append(path)
+
+    async def run_blocking(function: Callable[[], object], at: str = "") -> object:
+        in_thread[0] = True
+        try:
+            return function()
+        finally:
+            in_thread[0] = False
+
+    monkeypatch.setattr(disk, "check_resident", check)
+    monkeypatch.setattr(disk, "run_blocking", run_blocking)
+    cold = cold_reads(log)
+    for _ in range(2):
+        if wanted is None:
+            assert await log.max_timestamp_offset(cold, ("reader", 0)) == (49, 49, 1)
+        else:
+            assert await log.offset_for_timestamp(wanted, cold, ("reader", 0)) == (20, 20, 1)
+        for segment in log.segments:
+            segment.close()  # and the second time only the indexes are in memory
+        _chilled(disk)
+    assert waited == []
+    assert cold.loads > 0
 
 
 async def test_indexes_that_are_made_again_are_whole_or_as_they_were() -> None:
