@@ -47,8 +47,8 @@ def keep_freed() -> None:
     the system after each fetch, and came again page by page: 256 page faults for each MiB, a third of what it costs to read and send it (bench.beside_kafka).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _SYSTEM_BYTES)
+    # Only both: after either of them malloc no longer adapts the other. (With 32-bit addresses the first one is refused.)
+    if mallopt is not None and mallopt(_M_MMAP_THRESHOLD, _SYSTEM_BYTES):
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
