@@ -17,6 +17,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.kept_producers import KeptBatches, kept_batches
 from kafkalite.log.partition_log import PartitionLog
@@ -184,12 +185,13 @@ async def compact(
     first_dirty_offset: int,
     high_watermark: int,
     now_ms: int,
+    cold: ColdReads | None = None,
     map_bytes: int = DEFAULT_MAP_BYTES,
     keeps_tombstones: bool = False,
 ) -> int:
     """One pass over one log; the new first dirty offset (the old one if nothing was due or the log changed meanwhile).
 
-    `keeps_tombstones`: also those that are older than `delete.retention.ms` (`LogHost.all_in_sync`).
+    `cold`: loads what is needed on the loop; None: it may wait for the disk. `keeps_tombstones`: also those that are older than `delete.retention.ms` (`LogHost.all_in_sync`).
 
     Raises:
         StorageError; ApiError CORRUPT_MESSAGE (damage in a closed segment: nothing is swapped in).
@@ -203,6 +205,8 @@ async def compact(
     if work is None:
         return first_dirty_offset
     try:
+        if cold is not None:
+            await log.load_aborted(cold, ("node", "housekeeping"))
         reached = await _pass(log, disk, work, now_ms, map_bytes, keeps_tombstones=keeps_tombstones)
     except (OSError, StorageError, ApiError) as error:
         if not work.stands(log):

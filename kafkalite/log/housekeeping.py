@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.pulse import Pulse
@@ -82,9 +82,14 @@ class Housekeeping:
 
     async def _each_log(self, job: Callable[[PartitionLog], None]) -> None:
         """Do `job` for every log, letting others run now and then; a log with a storage error goes offline."""
+        async for log in self._logs():
+            self._each(log, job)
+
+    async def _logs(self) -> AsyncIterator[PartitionLog]:
+        """Every log; others run now and then."""
         until = self._clock.monotonic() + SLICE_S
         for number, log in enumerate(self._pool.all(), 1):
-            self._each(log, job)
+            yield log
             # Most need nothing. Those that roll and delete a segment take a millisecond each.
             if not number % _HOUSEKEEPING_CHUNK or self._clock.monotonic() >= until:
                 await asyncio.sleep(0)
@@ -113,7 +118,7 @@ class Housekeeping:
             if dropped := log.drop_silent_producers(log.config.max_producer_ids):  # it was lowered
                 self._pool.host.producers_dropped(log.topic_partition, dropped)
 
-        for log in self._pool.all():
+        async for log in self._logs():
             if log.needs_timestamps and self._pool.holds(log):
                 await self._load_timestamps(log)
         await self._each_log(check)
@@ -180,8 +185,8 @@ class Housekeeping:
     async def cleaning_pass(self) -> int:
         """Compact every log that is due; returns how many were."""
         cleaned = 0
-        for log in [log for log in self._pool.all() if "compact" in log.config.cleanup_policy]:
-            if self._pool.holds(log):
+        async for log in self._logs():
+            if "compact" in log.config.cleanup_policy and self._pool.holds(log):
                 cleaned += await self._compact(log)
                 if self._retention_is_due:
                     self._retention_is_due = False
@@ -206,6 +211,7 @@ class Housekeeping:
                     first_dirty_offset=dirty,
                     high_watermark=self._pool.host.high_watermark(tp),
                     now_ms=self._clock.wall_ms(),
+                    cold=self._cold,
                     keeps_tombstones=not self._pool.host.all_in_sync(tp),
                 )
             )

@@ -169,6 +169,13 @@ class ReadableLog(LogState):
                 if segment.max_timestamp is None:
                     await cold.attempt(owner, self.directory, partial(_largest_timestamp, self._local, segment))
 
+    async def load_aborted(self, cold: ColdReads, owner: Owner) -> None:
+        """The same for the aborted transactions of each segment. Raises StorageError; ApiError CORRUPT_MESSAGE."""
+        with self._local.io("reading aborted transactions"):
+            for segment in list(self._local.segments):
+                if not segment.transactions.is_loaded:
+                    await cold.attempt(owner, self.directory, partial(_aborted, self._local, segment))
+
     def epoch_and_end_offset_for(self, requested_epoch: int) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch <= `requested_epoch` in this log, and where it ends (invariant F2); (-1, -1) if there is none."""
         return self._epochs.cache.end_offset_for(requested_epoch, self.log_end_offset)
@@ -232,3 +239,9 @@ def _largest_timestamp(local: LocalLog, segment: Segment) -> None:
     """Unless the segment has gone meanwhile."""
     if not local.closed and segment in local.segments:
         segment.largest_timestamp()
+
+
+def _aborted(local: LocalLog, segment: Segment) -> None:
+    """Unless the segment has gone meanwhile."""
+    if not local.closed and segment in local.segments:
+        segment.aborted()

@@ -26,6 +26,11 @@ class TransactionIndex:
         #: The file was cut: a loss of power may bring back what is gone.
         self._is_cut = False
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `entries` has them without a look at the file."""
+        return self._entries is not None
+
     def entries(self, next_offset: int) -> list[AbortedTxn]:
         """All of them. Raises ApiError CORRUPT_MESSAGE, OSError.
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+
 import pytest
 
 from kafkalite.config import TopicConfig
 from kafkalite.log.cleaner import compact, groups_of
+from kafkalite.model import TopicPartition
 from kafkalite.record.batch import parse_header, split_batches
 from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_record, end_transaction_marker
 from kafkalite.record.compression import Codec
@@ -235,6 +239,55 @@ async def test_small_neighbours_become_one_segment() -> None:
     await clean(log, disk, dirty=dirty)
     assert log.segment_count < count // 2
     assert groups_of([], log.config) == []
+
+
+async def test_passes_over_many_logs_let_others_run() -> None:
+    """A pass in which nothing is due, or everything is in the page cache, has nothing to wait for."""
+    disk = MemoryDisk()
+    manager = await manager_on(disk, "/d")
+    for number in range(200):
+        placed = TopicPartition("t", number)
+        log = manager.placing.create(placed, TOPIC_ID, TopicConfig(cleanup_policy="compact"))
+        log.append_as_leader(keyed([("k", "v")]), 1)
+        log.segments[0].max_timestamp = None  # as after a start
+
+    async def turns(work: Awaitable[object]) -> int:
+        count, ended = 0, asyncio.ensure_future(work)
+        while not ended.done():
+            await asyncio.sleep(0)
+            count += 1
+        return count
+
+    assert await turns(manager.housekeeping.retention_pass()) > 6, "the timestamps of all logs were read at once"
+    assert await turns(manager.housekeeping.cleaning_pass()) > 3
+
+
+async def test_what_a_pass_needs_on_the_loop_is_loaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    manager = await manager_on(disk, "/d")
+    settings = TopicConfig(cleanup_policy="compact", segment_bytes=1024, min_cleanable_dirty_ratio=0.01)
+    log = manager.placing.create(TP, TOPIC_ID, settings)
+    opened = keyed([("aborted", "v")], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(opened, 1)
+    marker = end_transaction_marker(5, 0, commit=False, coordinator_epoch=0, timestamp_ms=1000)
+    log.append_as_leader(marker, 1, origin="coordinator")
+    fill(log)
+    await log.flush()
+    host_of(manager).hw_of = lambda _: log.log_end_offset
+    for segment in log.segments:
+        segment.transactions._entries = None  # as after a start
+    disk.cold = {path for path in disk.entries if path.endswith(".txnindex")}
+    assert disk.cold
+    waited, check = [], disk.check_resident
+
+    def noting(path: str, offset: int, size: int) -> None:
+        check(path, offset, size)
+        if path in disk.cold:
+            waited.append(path)
+
+    monkeypatch.setattr(disk, "check_resident", noting)
+    assert await manager.housekeeping.cleaning_pass() == 1
+    assert (waited, disk.cold) == ([], set())
 
 
 async def test_the_manager_cleans_what_is_due_and_remembers_how_far() -> None:
