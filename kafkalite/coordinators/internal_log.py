@@ -345,10 +345,6 @@ class InternalLog(Generic[State]):
         state: State,
         records: Iterable[KeyValue],
         done: Callable[[ErrorCode, Offset], None],
-        *,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        guard: int | None = None,
     ) -> None:
         """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's.
 
@@ -358,13 +354,12 @@ class InternalLog(Generic[State]):
         Args:
             state: on which the records were decided. If it is not loaded any more, nothing is appended (NOT_COORDINATOR):
                 another node may have decided something else meanwhile, even if this one leads again.
-            guard: with which the producer's transaction was verified; None: it was not.
         """
-        builder = self.builder((producer_id, producer_epoch) if producer_id >= 0 else None)
+        builder = self.builder()
         now = self._services.clock.wall_ms()
         for key, value in records:
             builder.append(key, value, (), now)
-        self.append_batch(partition, state, builder, done, guard=guard)
+        self.append_batch(partition, state, builder, done)
 
     def refusal(self, error: ErrorCode, records: Sequence[KeyValue]) -> ApiError:
         """What a client gets if these were not appended."""
@@ -391,7 +386,7 @@ class InternalLog(Generic[State]):
         *,
         guard: int | None = None,
     ) -> None:
-        """As `append`, of records that are encoded."""
+        """As `append`, of records that are encoded. `guard`: with which the producer's transaction was verified; None: it was not."""
 
         def finished(results: Sequence[ProducedPartition]) -> None:
             result = results[0]
