@@ -13,7 +13,13 @@ from kafkalite.coordinators.groups.decisions.members import Assignment, Consumer
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
-from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
+from kafkalite.kafka.handlers.groups.descriptions import (
+    DESCRIBE_TOPIC,
+    check_visible,
+    named,
+    need_group,
+    still_assigned,
+)
 from kafkalite.kafka.pieces import MOST_UNCUT
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
@@ -85,11 +91,7 @@ class ConsumerGroupHandlers:
         try:
             if group_id in request.denied.keys:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            entry = self._groups.describe(group_id)
-            if entry is None or entry.consumer is None:
-                what = "not found" if entry is None else "is not a consumer group"
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-            group = entry.consumer
+            group = need_group(self._groups, group_id, lambda entry: entry.consumer, "consumer")
             # What is shown is what was checked: there are turns of the loop in between.
             members = [(each, group.target_of(each.member_id)) for each in group.members.values()]
             held = [each for m, target in members for each in (m.assigned, m.revoking, target)]

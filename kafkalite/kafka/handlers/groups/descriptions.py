@@ -1,10 +1,13 @@
-"""The topics that a description of a group names: all of them, or the group is not described."""
+"""What descriptions of groups of the newer protocols have in common: which group it is, and the topics that it names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.members import Assignment
+from kafkalite.coordinators.groups.partition import GroupEntry
 from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.request import Request
@@ -16,6 +19,19 @@ from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
 
 DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
+_Group = TypeVar("_Group")
+
+
+def need_group(
+    groups: GroupCoordinator, group_id: str, group_of: Callable[[GroupEntry], _Group | None], protocol: str
+) -> _Group:
+    """A group of this protocol. Raises ApiError GROUP_ID_NOT_FOUND: there is no group, or it is of another protocol."""
+    entry = groups.describe(group_id)
+    group = None if entry is None else group_of(entry)
+    if group is None:
+        what = "not found" if entry is None else f"is not a {protocol} group"
+        raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    return group
 
 
 def check_visible(access: Access, request: Request, topics: Iterable[Iterable[str]]) -> Steps[None]:

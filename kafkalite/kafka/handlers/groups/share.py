@@ -17,7 +17,13 @@ from kafkalite.coordinators.shares.persister import ClusterSharePersister
 from kafkalite.env.side_by_side import SideBySide
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
-from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named, still_assigned
+from kafkalite.kafka.handlers.groups.descriptions import (
+    DESCRIBE_TOPIC,
+    check_visible,
+    named,
+    need_group,
+    still_assigned,
+)
 from kafkalite.kafka.pieces import MOST_UNCUT
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps, in_slices
@@ -128,11 +134,7 @@ class ShareGroupHandlers:
         return answer
 
     def _share_group(self, group_id: str) -> ShareGroup:
-        entry = self._groups.describe(group_id)
-        if entry is None or entry.share is None:
-            what = "not found" if entry is None else "is not a share group"
-            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        return entry.share
+        return need_group(self._groups, group_id, lambda entry: entry.share, "share")
 
     def _member(self, member: ShareMember) -> wire.ShareGroupDescribeResponse.Member:
         response = wire.ShareGroupDescribeResponse

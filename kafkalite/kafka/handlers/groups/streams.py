@@ -19,7 +19,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import STREAMS_FEATURE
 from kafkalite.kafka.handlers.cluster import is_topic_name
-from kafkalite.kafka.handlers.groups.described_topics import check_visible
+from kafkalite.kafka.handlers.groups.descriptions import check_visible, need_group
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import Steps
@@ -123,11 +123,7 @@ class StreamsGroupHandlers:
         try:
             if group_id in request.denied.keys:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            entry = self._groups.describe(group_id)
-            if entry is None or entry.streams is None:
-                what = "not found" if entry is None else "is not a streams group"
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-            group = entry.streams
+            group = need_group(self._groups, group_id, lambda entry: entry.streams, "streams")
             # What is shown is what was checked: there are turns of the loop in between.
             topology, configured, known = group.topology, group.configured, list(group.members.values())
             named = topology.named_topics() if topology is not None else ()
