@@ -203,21 +203,4 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
     brokers, malformed = registered_brokers(ids, found)
     for path, reason in malformed.items():
         _log.error("znode.malformed", path=path, error=reason)
-    return tuple(
-        Broker(
-            broker_id,
-            info.broker_epoch,
-            info.kafka.host,
-            info.kafka.port,
-            info.rpc.host,
-            info.rpc.port,
-            info.rack,
-            info.transaction_version,
-            int(info.keeps_elr),
-            info.listeners,
-            info.features,
-            info.http,
-            info.release,
-        )
-        for broker_id, info in brokers.items()
-    )
+    return tuple(map(Broker.registered, brokers.values()))

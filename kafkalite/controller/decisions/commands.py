@@ -15,7 +15,6 @@ from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_TOPIC_ID,
     BrokerId,
-    BrokerInfo,
     LeaderAndIsr,
     Replicas,
     TopicId,
@@ -32,26 +31,8 @@ from kafkalite.rpc.messages.control import (
 )
 
 
-def wire_broker(info: BrokerInfo) -> Broker:
-    """A live broker as messages name it."""
-    kafka, rpc = info.kafka, info.rpc
-    endpoints = (kafka.host, kafka.port, rpc.host, rpc.port)
-    return Broker(
-        info.broker_id,
-        info.broker_epoch,
-        *endpoints,
-        info.rack,
-        info.transaction_version,
-        int(info.keeps_elr),
-        info.listeners,
-        info.features,
-        info.http,
-        info.release,
-    )
-
-
 def _brokers(state: ControllerState) -> tuple[Broker, ...]:
-    return tuple(wire_broker(state.brokers[broker]) for broker in sorted(state.brokers))
+    return tuple(Broker.registered(state.brokers[broker]) for broker in sorted(state.brokers))
 
 
 def _entry(

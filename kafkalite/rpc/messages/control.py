@@ -10,6 +10,7 @@ from kafkalite.model import (
     TRANSACTION_FEATURE,
     BrokerEpoch,
     BrokerId,
+    BrokerInfo,
     ControllerEpoch,
     Endpoint,
     LeaderEpoch,
@@ -42,6 +43,25 @@ class Broker:
     http: str = ""
     #: The version of kafkalite that it runs; empty: it or the controller is older than this field.
     release: str = ""
+
+    @classmethod
+    def registered(cls, info: BrokerInfo) -> Broker:
+        """As its registration says."""
+        return cls(
+            info.broker_id,
+            info.broker_epoch,
+            info.kafka.host,
+            info.kafka.port,
+            info.rpc.host,
+            info.rpc.port,
+            info.rack,
+            info.transaction_version,
+            int(info.keeps_elr),
+            info.listeners,
+            info.features,
+            info.http,
+            info.release,
+        )
 
     def feature_level(self, name: str) -> int:
         """The highest level of a feature that it knows; 0: it does not know the feature."""
