@@ -34,7 +34,7 @@ class Health(Protocol):
         """What the node can see to be wrong."""
 
 
-class ClockCheck(Protocol):
+class ClockOffset(Protocol):
     """`ahead_s`: by how much the node's clock is ahead of ZooKeeper's."""
 
     ahead_s: float
@@ -54,7 +54,7 @@ class Counted(Sampled, Protocol):
     sampler: Sampler
 
     @property
-    def clock_check(self) -> ClockCheck: ...
+    def clock_check(self) -> ClockOffset: ...
 
     @property
     def health(self) -> Health: ...

@@ -76,7 +76,7 @@ from kafkalite.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from kafkalite.node.security_health import SecurityHealth
     from kafkalite.schemas.coordinator import SchemaRegistry
-    from kafkalite.security.files import Reader
+    from kafkalite.security.files import WatchedFiles
     from kafkalite.security.node_security import NodeSecurity
     from kafkalite.security.scram import Delegated, ScramCredential
 
@@ -154,9 +154,9 @@ class Node:
             supervisor=self.supervisor,
         )
 
-    def _readers(self) -> list[Reader]:
+    def _readers(self) -> list[WatchedFiles]:
         """What reads files of users, keys and certificates, without the listeners' TLS."""
-        readers: list[Reader] = [] if self.security is None else self.security.readers()
+        readers: list[WatchedFiles] = [] if self.security is None else self.security.readers()
         to_zookeeper = self.env.zookeeper_tls()
         return readers if to_zookeeper is None else [*readers, to_zookeeper]
 

@@ -16,7 +16,7 @@ from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError
 from kafkalite.extension.messages.watching import HealthProblem
-from kafkalite.security.files import Reader
+from kafkalite.security.files import WatchedFiles
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.own_certificate import periods, refusals
 
@@ -45,7 +45,7 @@ class SecurityHealth:
         unread: Callable[[], Mapping[str, str]],
         clock: Clock,
         *,
-        readers: Callable[[], Sequence[Reader]],
+        readers: Callable[[], Sequence[WatchedFiles]],
         disk: Disk,
         supervisor: Supervisor,
     ) -> None:
@@ -85,14 +85,17 @@ class SecurityHealth:
         self._is_hung = not loading.done()
 
     async def _load(self) -> None:
-        readers: list[Reader] = [*self._readers(), *(each.tls for each in self._listeners if each.tls is not None)]
+        readers: list[WatchedFiles] = [
+            *self._readers(),
+            *(each.tls for each in self._listeners if each.tls is not None),
+        ]
         for reader in readers:
             # Before the thread begins: the file that it meets first may never answer.
             reader.is_watched = self._is_watched
         with contextlib.suppress(OSError):  # no thread
             await self._disk.run_blocking(lambda: self._look(readers))
 
-    def _look(self, readers: Sequence[Reader]) -> None:
+    def _look(self, readers: Sequence[WatchedFiles]) -> None:
         """In the thread."""
         for reader in readers:
             for path in reader.paths:

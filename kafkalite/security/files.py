@@ -78,7 +78,7 @@ def secret_files(config: BrokerConfig) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-class Reader(Protocol):
+class WatchedFiles(Protocol):
     """What reads files again when they change: when it is asked for what they say, or when a thread calls `refresh`."""
 
     #: The health problem if they cannot be read.

@@ -18,7 +18,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.listener_settings import HTTP, RPC
 from kafkalite.security.dialling import ClientSecurity, Dialling
-from kafkalite.security.files import PasswordFile, Reader, reveal
+from kafkalite.security.files import PasswordFile, WatchedFiles, reveal
 from kafkalite.security.http_login import Logins
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.names import mapped_name, mapping_rules
@@ -111,7 +111,7 @@ class NodeSecurity:
             found[self._config.sasl_oauthbearer_jwks_endpoint_url] = why
         return found
 
-    def readers(self) -> list[Reader]:
+    def readers(self) -> list[WatchedFiles]:
         """What reads files of users and keys, and of what this node shows to others."""
         to_issuer = self.issuer_tls if self.remote_keys is not None else None
         dialling = [tls for tls in (self.to_rpc.tls, self.to_kafka.tls, to_issuer) if tls is not None]
