@@ -61,7 +61,7 @@ class MoreFaults:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._world = simulation.world
-        self._orders = 0
+        self._commands = 0
         self._vanished: dict[str, list[tuple[str, bytes]]] = {}
         #: Of their partitions: state and AR.
         self._vanished_states: dict[Partition, tuple[StateZnode, tuple[int, ...]]] = {}
@@ -243,7 +243,9 @@ class MoreFaults:
 
     # --- operators -------------------------------------------------------------------------------
 
-    def order(self, order: Callable[[AsyncClient], Coroutine[Any, Any, object]], *, until_taken: bool = False) -> None:
+    def operate(
+        self, command: Callable[[AsyncClient], Coroutine[Any, Any, object]], *, until_taken: bool = False
+    ) -> None:
         """An operator types a command; it is repeated until it is accepted, if it must be."""
         plan = self._simulation.plan
 
@@ -251,15 +253,15 @@ class MoreFaults:
             async with client_of(plan, env, "hand") as client:
                 while True:
                     try:
-                        await order(client)
+                        await command(client)
                     except KafkaliteError:
                         if until_taken:
                             await asyncio.sleep(0.5)
                             continue
                     return
 
-        self._orders += 1
-        self._world.start(f"hand{self._orders}", program, self._simulation.client_ended)
+        self._commands += 1
+        self._world.start(f"hand{self._commands}", program, self._simulation.client_ended)
 
     def _alter(self, topic: str, changes: dict[str, str], deletions: tuple[str, ...], *, until_taken: bool) -> None:
         async def alter(client: AsyncClient) -> None:
@@ -269,7 +271,7 @@ class MoreFaults:
                 if is_retriable(error.code):
                     raise
 
-        self.order(alter, until_taken=until_taken)
+        self.operate(alter, until_taken=until_taken)
 
     def _settings(self, number: int) -> Undo:
         topics = [*self._simulation.plan.all_topics]
@@ -302,12 +304,12 @@ class MoreFaults:
     def _move_all(self, name: str, directory: str) -> None:
         simulation = self._simulation
         node = simulation.plan.node_names.index(name) + 1
-        orders = tuple(
+        moves = tuple(
             RequestedDiskMove(*partition, directory, 0)
             for partition in sorted(simulation.zk.states)
             if partition[0] in simulation.plan.all_topics and node in simulation.assigned(partition)
         )
-        self.order(lambda client: client.ask_node(BrokerId(node), MoveReplicasRequest(orders), timeout_s=5.0))
+        self.operate(lambda client: client.ask_node(BrokerId(node), MoveReplicasRequest(moves), timeout_s=5.0))
 
     # --- files, znodes, packets ------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ from kafkalite.testing.simulation.workloads.committing import SETTINGS as COMMIT
 from kafkalite.testing.simulation.workloads.groups import SETTINGS as GROUP_SETTINGS
 from kafkalite.testing.simulation.workloads.groups import GroupMembers
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
-from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OrdersChecker
+from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, RequestsChecker
 from kafkalite.testing.simulation.workloads.others import judged, others
 from kafkalite.testing.simulation.workloads.promise import CONVERGE_S
 from kafkalite.testing.simulation.workloads.shares import SETTINGS as SHARE_SETTINGS
@@ -100,7 +100,7 @@ class Simulation:
             for number, name in enumerate(plan.node_names, start=1)
         }
         self.faults = FaultInjector(self)
-        self.orders = OrdersChecker(self._znode, plan.move_limits)
+        self.orders = RequestsChecker(self._znode, plan.move_limits)
         self.clients = Clients(self)
         self.transactions = TransactionalClients(self)
         self.members = GroupMembers(self, plan.members)

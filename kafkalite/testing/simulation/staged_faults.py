@@ -181,7 +181,7 @@ class StagedFaults:
         async def reassign(client: AsyncClient) -> None:
             await client.request(AlterReassignmentsRequest(wanted, 5_000), AlterReassignmentsResponse, timeout_s=5.0)
 
-        self._more.order(reassign, until_taken=True)
+        self._more.operate(reassign, until_taken=True)
 
     def _is_at(self, partition: Partition, replicas: tuple[int, ...]) -> bool:
         """Whether these are its replicas, all in sync, and no other node has a log of it."""

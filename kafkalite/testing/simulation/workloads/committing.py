@@ -260,10 +260,10 @@ class CommittingProducers:
                 return f"{producer.name} waits for the cluster"
         if self._producers and self._left is None:
             self._left = set(self.history.keys)
-            self._simulation.world.start("offset-judge", self._judge, self._simulation.client_ended)
+            self._simulation.world.start("offset-judge", self._read_twice, self._simulation.client_ended)
         return f"{min(self._left)} cannot be read" if self._left else None
 
-    async def _judge(self, env: Env) -> None:
+    async def _read_twice(self, env: Env) -> None:
         """Read everything twice: stable, and then as it is. Both see all that was committed."""
         assert self._left is not None
         client = SimKafkaClient(self._plan, env)

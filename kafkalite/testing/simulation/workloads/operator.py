@@ -42,7 +42,7 @@ _TIMEOUT_S = 5.0
 _PREFERRED = 0
 #: With nodes that are cordoned and drained: among the others.
 _STATES = ("cordoned", "cordoned", "draining", "draining", "")
-_ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "delete") + ("disk",) * 2
+_REQUESTS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "delete") + ("disk",) * 2
 
 
 class OperatorWorkload:
@@ -76,7 +76,7 @@ class OperatorWorkload:
         async with client_of(self._plan, env, self.name) as client:
             while not self.stopping.is_set():
                 try:
-                    await self._order(client, source)
+                    await self._request(client, source)
                     self.orders += 1
                 except KafkaliteError:
                     pass  # refused, or nobody has answered: an operator goes on
@@ -109,11 +109,11 @@ class OperatorWorkload:
         changes, deletions = ({BROKER_STATE: state}, []) if state else ({}, [BROKER_STATE])
         await alter_configs(client, resource, changes, deletions, timeout_s=_TIMEOUT_S)
 
-    async def _order(self, client: AsyncClient, source: random.Random) -> None:
+    async def _request(self, client: AsyncClient, source: random.Random) -> None:
         if self._drains and source.random() < 0.25:
             await self._set_state(client, source.randint(1, self._plan.nodes), source.choice(_STATES))
             return
-        kind = source.choice(_ORDERS)
+        kind = source.choice(_REQUESTS)
         topic = source.choice(sorted(each for each in self._plan.topics if each != LONE))
         where = TopicPartition(topic, source.randrange(self._plan.topics[topic]))
         milliseconds = int(_TIMEOUT_S * 1000)
@@ -132,8 +132,8 @@ class OperatorWorkload:
         elif kind == "disk":
             directory = source.choice(self._plan.log_dirs)
             node = BrokerId(source.randint(1, self._plan.nodes))
-            order = RequestedDiskMove(where.topic, where.partition, directory, source.choice((0, 50_000)))
-            await client.ask_node(node, MoveReplicasRequest((order,)), timeout_s=_TIMEOUT_S)
+            move = RequestedDiskMove(where.topic, where.partition, directory, source.choice((0, 50_000)))
+            await client.ask_node(node, MoveReplicasRequest((move,)), timeout_s=_TIMEOUT_S)
         elif kind == "create":
             await client.create_topics([NewTopic(CHURN, source.randint(1, 3), REPLICAS)], timeout_s=_TIMEOUT_S)
         elif kind == "delete":
@@ -148,7 +148,7 @@ class OperatorWorkload:
             await client.request(fewer, RemovePartitionsResponse, timeout_s=_TIMEOUT_S)
 
 
-class OrdersChecker:
+class RequestsChecker:
     """What must be true of requests, by the znodes alone.
 
     Args:
