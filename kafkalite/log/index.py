@@ -124,11 +124,6 @@ class TimeIndex:
         found = bisect_left(self.timestamps, timestamp) - 1
         return (self.timestamps[found], self.offsets[found]) if found >= 0 else None
 
-    def offset_before(self, timestamp: int) -> int:
-        """A relative offset such that no record before it has a timestamp >= `timestamp`."""
-        entry = self.entry_before(timestamp)
-        return entry[1] if entry is not None else 0
-
     def truncate_to_offset(self, relative_offset: int) -> None:
         """Forget entries at or behind the offset."""
         keep = bisect_left(self.offsets, relative_offset)

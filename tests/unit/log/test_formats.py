@@ -82,7 +82,9 @@ def test_time_index_entries() -> None:
     assert index.encode().hex() == "00000000000003e800000001" + "00000000000007d000000009"
     twin = TimeIndex.decode(index.encode())
     assert twin is not None
-    assert [twin.offset_before(timestamp) for timestamp in (0, 1000, 1001, 2000, 2001)] == [0, 0, 1, 1, 9]
+    first, second = (1000, 1), (2000, 9)
+    assert [twin.entry_before(timestamp) for timestamp in (0, 1000, 1001)] == [None, None, first]
+    assert [twin.entry_before(timestamp) for timestamp in (2000, 2001)] == [first, second]
 
 
 def test_aborted_transaction_entries() -> None:
