@@ -163,12 +163,22 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except KafkaliteError as error:
-        code = error.code.name if isinstance(error, ApiError) else type(error).__name__
-        _print_error(hints.with_key(str(error)), code, wants_json=wants_json)
+        _print_error(hints.with_key(str(error)), _code_of(error), wants_json=wants_json)
         return exit_code(error)
     except OSError as error:  # but for a reader of our output that has gone: click ends with 1 then, and says nothing
         _print_error(os_error_text(error), type(error).__name__, wants_json=wants_json)
         return 1
+
+
+def _code_of(error: KafkaliteError) -> str:
+    """Kafka's name of the error; if Kafka has none, that of its class."""
+    if isinstance(error, ApiError):
+        return error.code.name
+    from kafkalite.rpc.answers import RpcError, RpcTimeout
+
+    if isinstance(error, RpcTimeout):
+        return ErrorCode.REQUEST_TIMED_OUT.name
+    return ErrorCode.NETWORK_EXCEPTION.name if isinstance(error, RpcError) else type(error).__name__
 
 
 def _option_hint(option: str, context: click.Context) -> str | None:
