@@ -13,7 +13,7 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.bootstrap import DEFAULT_PORT, parse_bootstrap
-from kafkalite.errors import ConfigError
+from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_cli.output import Output, run_async
 from kafkalite_cli.parameters import Real, json_option, os_error_text, with_options
@@ -172,8 +172,13 @@ def client_options(verb: Callable[..., Any]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def command(bootstrap: str, timeout_s: float, *, as_json: bool, **arguments: Any) -> None:
-        done = verb(Invocation(bootstrap, timeout_s, Output(as_json)), **arguments)
-        if code := run_async(done) if asyncio.iscoroutine(done) else done:
+        cli = Invocation(bootstrap, timeout_s, Output(as_json))
+        try:
+            done = verb(cli, **arguments)
+            code = run_async(done) if asyncio.iscoroutine(done) else done
+        except KafkaliteError as error:
+            raise _explained(error, cli) from None
+        if code:
             raise click.exceptions.Exit(code)
 
     options = [
@@ -226,6 +231,20 @@ class Invocation:
         if self.timeout_s > _WAITS_AFTER_S:
             asyncio.get_running_loop().call_later(_WAITS_AFTER_S, _note_waiting, client, self.timeout_s)
         return client
+
+
+def _explained(error: KafkaliteError, cli: Invocation) -> KafkaliteError:
+    """A verb's error. If its request may have waited for ZooKeeper, the brokers are asked whether they have it."""
+    from kafkalite_cli.zookeeper_note import may_be_zookeeper, with_reason
+
+    if not may_be_zookeeper(error):
+        return error
+
+    async def work() -> KafkaliteError:
+        async with cli.connect() as client:
+            return await with_reason(error, client)
+
+    return run_async(work())
 
 
 def _note_waiting(client: AsyncClient, timeout_s: float) -> None:

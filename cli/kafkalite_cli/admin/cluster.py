@@ -15,9 +15,9 @@ from kafkalite.partition_values import TopicMetadata
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import refuse_forbidden
-from kafkalite_cli.admin.zookeeper.note import note_zookeeper
 from kafkalite_cli.invocation import Invocation, client_options
 from kafkalite_cli.output import Output
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 _UNREACHABLE = "broker.unreachable"
 #: Of each kind of problem in the table: a broker that is gone is a problem of each partition that it has.

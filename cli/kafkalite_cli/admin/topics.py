@@ -20,10 +20,10 @@ from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.node_answers import report_unreachable
 from kafkalite_cli.admin.refusals import raise_for_topic, refuse_forbidden
 from kafkalite_cli.admin.topic_settings import note_of_min_isr, parse_settings
-from kafkalite_cli.admin.zookeeper.note import note_zookeeper
 from kafkalite_cli.invocation import Invocation, client_options
 from kafkalite_cli.output import Output, confirm, ids_text, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers, yes_option
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 #: How long `create-topic` waits until every node knows the new leaders.
 SPREAD_TIMEOUT_S = 10.0

@@ -82,7 +82,7 @@ async def elect_leaders(
     message = request(_UNCLEAN if unclean else _PREFERRED, topics, int(patience_s * 1000))
     answer = await client.call_controller(message, lambda each: (each.error_code,), timeout_s=patience_s + _MARGIN_S)
     is_late = answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-    refuse(answer.error_code, "the election was requested, but has not been held yet" if is_late else "")
+    refuse(answer.error_code, "the election was not held in time, and may be held later" if is_late else "")
     return sorted(
         (
             ElectionResult(topic.topic, each.partition_id, each.error_code, each.error_message or "")

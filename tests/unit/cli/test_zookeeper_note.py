@@ -10,7 +10,7 @@ import pytest
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.extension.messages.watching import HealthProblem, HealthResponse
 from kafkalite.model import BrokerId
-from kafkalite_cli.admin.zookeeper.note import note_zookeeper
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 
 @pytest.mark.parametrize(("what", "notes"), [("zookeeper.away", 1), ("zookeeper.open", 0)])
