@@ -30,12 +30,16 @@ class SchemaPages:
         if asked.body and not _is_json(asked.headers.get("content-type", "")):
             text = b"the body is JSON, so Content-Type has to be application/vnd.schemaregistry.v1+json\n"
             return Page(text, status=415)
+        try:
+            body = asked.body.decode()
+        except UnicodeDecodeError:
+            raise ValueError("the body is not UTF-8") from None
         answer = await self._registry().serve(
             SchemaRegistryRequest(
                 request.method,
                 request.path,
                 dict(asked.query),
-                asked.body.decode(),
+                body,
                 str(asked.principal),
                 asked.client_host,
             )

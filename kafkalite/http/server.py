@@ -17,6 +17,7 @@ from kafkalite.env.seams import Listener, Network
 from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticator, HttpPeer
 from kafkalite.http.own_names import is_own_name
 from kafkalite.http.page import Page
+from kafkalite.http.values import cut
 from kafkalite.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ _READ_BYTES = 4 * 1024
 #: Lines of a request's head: each costs more than its bytes.
 _MAX_HEAD_LINES = 200
 _MAX_PARAMETERS = 20
+#: Here nobody has to know which of two values of a parameter counts.
+_STRICT = "/api/"
 #: Of a POST.
 _MAX_BODY_BYTES = 64 * 1024
 
@@ -255,7 +258,7 @@ class HttpServer:
         if len(logins) > 1:
             return Page(b"more than one login\n", status=400)
         try:
-            query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
+            query = _query(text, may_repeat=not path.startswith(_STRICT))
             place = path if tree is None else f"/{_root(path)}"
             asked = await self._authenticator.admit(place, query, logins[0] if logins else None, peer)
             if isinstance(asked, Page):
@@ -290,6 +293,18 @@ def _unwanted(request: h11.Request, most_bytes: int) -> Page | None:
     if length is not None and b"transfer-encoding" in found:
         return Page(b"Content-Length or Transfer-Encoding, not both\n", status=400)
     return _TOO_LARGE if length is not None and int(length) > most_bytes else None
+
+
+def _query(text: str, *, may_repeat: bool) -> dict[str, str]:
+    """The parameters of an address. Of one that is repeated the last counts. Raises ValueError."""
+    if text.count("&") >= _MAX_PARAMETERS:
+        raise ValueError(f"more than {_MAX_PARAMETERS} parameters")
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        if name in found and not may_repeat:
+            raise ValueError(f"{cut(name)} is given twice")
+        found[name] = value
+    return found
 
 
 def _lines(head: bytearray) -> int:

@@ -22,6 +22,7 @@ from kafkalite.extension.messages.watching import StatusRequest
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.page import Page
 from kafkalite.http.server import Handler
+from kafkalite.http.values import cut, given, whole
 from kafkalite.model import NO_LEADER, TopicPartition
 from kafkalite.partition_values import PartitionMetadata
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -37,6 +38,8 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SCRIPTS = ("base.js", "cluster.js", "topics.js", "messages.js", "groups.js", "schemas.js", "operators.js", "start.js")
 #: One node's patience when it is asked why.
 _WHY_S = 3.0
+#: Of a broker's or partition's number.
+_MAX_INT = 2**31 - 1
 
 
 class StatusPages:
@@ -86,24 +89,19 @@ class StatusPages:
         return Page(f"{text}; {away}\n".encode() if away else f"{text}\n".encode(), status=200 if serves else 503)
 
     async def _status(self, asked: AuthenticatedRequest) -> Page:
-        known = {f.name: int if isinstance(f.default, int) else str for f in dataclasses.fields(StatusRequest)}
-        query = asked.query
-        unknown = sorted(query.keys() - known.keys())
-        if unknown:
-            raise ValueError(f"unknown parameters: {', '.join(unknown)}")
-        values: dict[str, Any] = {name: known[name](value) for name, value in query.items()}
+        values = _values_of(asked.query)
         answer = await self._node.overview.answer(StatusRequest(**values))
         if answer.error:
             return _json({"error": answer.message}, status=400)
         return _json(status_value(answer))
 
     async def _why(self, asked: AuthenticatedRequest) -> Page:
-        partition = TopicPartition(asked.query.get("topic", ""), int(asked.query.get("partition", "")))
+        partition = TopicPartition(given(asked.query, "topic"), whole(asked.query, "partition", None, 0, _MAX_INT))
         cache, peers = self._node.metadata, self._node.peers
         states = cache.topic(partition.topic)
         state = (states or {}).get(partition.partition)
         if state is None:
-            text = f"there is no partition {partition}" if states else f"there is no topic {partition.topic!r}"
+            text = f"there is no partition {partition}" if states else f"there is no topic {cut(partition.topic)}"
             return Page(f"{text}\n".encode(), status=404)
         known = await gather(
             partition,
@@ -112,6 +110,19 @@ class StatusPages:
             lambda: frozenset(broker.broker_id for broker in cache.brokers()),
         )
         return _json({**dataclasses.asdict(diagnose(known)), "at_ms": self._node.env.clock.wall_ms()})
+
+
+def _values_of(query: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a StatusRequest. Raises ValueError."""
+    known = {field.name: field.default for field in dataclasses.fields(StatusRequest)}
+    if unknown := sorted(query.keys() - known.keys()):
+        raise ValueError(f"unknown parameters: {', '.join(map(cut, unknown))}")
+    return {
+        name: whole(query, name, default, -1 if name == "broker_id" else 0, _MAX_INT)
+        if isinstance(default := known[name], int)
+        else text
+        for name, text in query.items()
+    }
 
 
 def _metadata(state: PartitionState, cache: MetadataCache) -> PartitionMetadata:

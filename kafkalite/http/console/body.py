@@ -25,6 +25,12 @@ def object_of(body: bytes) -> dict[str, Any]:
         values = json.loads(body)
     except RecursionError:
         raise ValueError("the body is nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the body is not JSON: line {error.lineno}, column {error.colno}") from None
+    except UnicodeDecodeError:
+        raise ValueError("the body is not UTF-8") from None
+    except ValueError:
+        raise ValueError("the body has a number with too many digits") from None
     if not isinstance(values, dict):
         raise ValueError("the body is not a JSON object")
     return values

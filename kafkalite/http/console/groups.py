@@ -16,7 +16,7 @@ from kafkalite.extension.messages.rates import DescribeGroupLagRequest, Describe
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
 from kafkalite.http.console.rights import UserRights
-from kafkalite.http.console.values import whole
+from kafkalite.http.values import given, whole
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.rpc.answers import RpcError
@@ -78,7 +78,7 @@ class GroupAnswers:
 
     async def group(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """One group."""
-        name = asked.query.get("group", "")
+        name = given(asked.query, "group")
         rights.need("DescribeGroups", {_GROUP: [name]})
         client = await self._cluster.client(asked)
         coordinator, described = await Groups(client).describe(name)

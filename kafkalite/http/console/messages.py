@@ -22,7 +22,8 @@ from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
 from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.scanning import ScanBudget, Scanned, scan_batches
-from kafkalite.http.console.values import FULL_BYTES, PREVIEW_BYTES, shown, whole
+from kafkalite.http.console.values import FULL_BYTES, PREVIEW_BYTES, shown
+from kafkalite.http.values import cut, given, number, whole
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.answers import RpcError
@@ -102,7 +103,7 @@ class MessageAnswers:
         with one record shows all of it.
         """
         query = asked.query
-        topic = query.get("topic", "")
+        topic = given(query, "topic")
         rights.need("Fetch", {ResourceType.TOPIC: [topic]})
         limit = whole(query, "limit", 25, 1, MAX_RECORDS)
         wanted = MessageFilter(query.get("text", ""), query.get("key", ""), query.get("header", ""))
@@ -162,7 +163,7 @@ class MessageAnswers:
             }
             begin = {key: ends[key] - back for key in led}
         else:
-            raise ValueError(f"from: {place!r} is not end, start, offset, time, next or before")
+            raise ValueError(f"from: {cut(place)} is not end, start, offset, time, next or before")
         first = {key: min(max(begin[key], starts[key]), ends[key]) for key in led}
         return [_Reading(key, first[key], first[key], ends[key]) for key in led]
 
@@ -306,8 +307,11 @@ def _positions(topic: str, text: str) -> dict[TopicPartition, int]:
     """Of "P:OFFSET,P:OFFSET". Raises ValueError."""
     found: dict[TopicPartition, int] = {}
     for part in filter(None, text.split(",")):
-        number, _, offset = part.partition(":")
-        found[TopicPartition(topic, int(number))] = int(offset)
+        partition, colon, offset = part.partition(":")
+        if not colon:
+            raise ValueError(f"places: {cut(part)} is not PARTITION:OFFSET")
+        key = TopicPartition(topic, number("places", partition, 0, 10**6))
+        found[key] = number("places", offset, 0, 2**63 - 1)
     return found
 
 

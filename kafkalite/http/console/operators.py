@@ -14,7 +14,7 @@ from kafkalite.errors import ApiError
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import ClusterAccess
 from kafkalite.http.console.rights import UserRights
-from kafkalite.http.console.values import whole
+from kafkalite.http.values import whole
 from kafkalite.rpc.answers import RpcError
 from kafkalite.security.acl import Filter, ResourceType
 from kafkalite.security.quotas import DEFAULT

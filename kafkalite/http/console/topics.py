@@ -15,7 +15,7 @@ from kafkalite.extension.messages.topics import DescribeReplicasRequest, Describ
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
 from kafkalite.http.console.rights import UserRights
-from kafkalite.http.console.values import whole
+from kafkalite.http.values import given, whole
 from kafkalite.model import INTERNAL_TOPICS, MAX_TIMESTAMP, TopicPartition, is_under_replicated
 from kafkalite.rpc.answers import RpcError
 from kafkalite.security.acl import ResourceType
@@ -81,7 +81,7 @@ class TopicAnswers:
 
     async def topic(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """One topic: a page of partitions from `offset` on, its settings, what the user may do with it."""
-        name = asked.query.get("topic", "")
+        name = given(asked.query, "topic")
         offset = whole(asked.query, "offset", 0, 0, 10**6)
         rights.need("DescribeTopicPartitions", {_TOPIC: [name]})
         cache = self._node.metadata

@@ -1,27 +1,12 @@
-"""Values for JSON, and what people type into addresses. Pure."""
+"""Values for JSON. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 #: Of one bytes value in a list of records; more is cut, and asked for one record at a time.
 PREVIEW_BYTES = 2_000
 FULL_BYTES = 200_000
-
-
-def whole(query: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
-    """A whole number within bounds. Raises ValueError."""
-    text = query.get(name, "")
-    if not text:
-        return default
-    try:
-        value = int(text)
-    except ValueError:
-        raise ValueError(f"{name}: {text!r} is not a whole number") from None
-    if not low <= value <= high:
-        raise ValueError(f"{name}: {value} is not between {low} and {high}")
-    return value
 
 
 def shown(data: bytes | None, most: int = PREVIEW_BYTES) -> Any:

@@ -10,10 +10,11 @@ from kafkalite.http.console.body import binary, numbers, object_of
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"", "Expecting value"),
+        (b"", "the body is not JSON: line 1, column 1"),
+        (b'{"a": }', "the body is not JSON: line 1, column 7"),
         (b"[]", "not a JSON object"),
-        (b'{"action":"\xff"}', "utf-8"),
-        (b'{"action":' + b"9" * 60_000 + b"}", "limit"),
+        (b'{"action":"\xff"}', "the body is not UTF-8"),
+        (b'{"action":' + b"9" * 60_000 + b"}", "a number with too many digits"),
         (b"[" * 60_000, "nested too deep"),
         (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, "nested too deep"),
     ],
