@@ -10,6 +10,7 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
 from kafkalite.log.log_manager import LogManager
+from kafkalite.model import NO_TOPIC_ID
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
 
@@ -72,7 +73,9 @@ class DiskBalancing:
                 return
             _log.info("disk.balanced", partition=str(chosen.partition), target=chosen.target, reason=chosen.reason)
             detail = f"{chosen.source} -> {chosen.target}: {chosen.reason}"
-            self._history.record(str(chosen.partition), "balancer.disk", detail)
+            log = self._logs.get(chosen.partition)
+            topic_id = NO_TOPIC_ID if log is None else log.topic_id
+            self._history.record(str(chosen.partition), "balancer.disk", detail, topic_id=topic_id)
             self._history.record("balancer", "balancer.disk", f"{chosen.partition}: {detail}")
 
     def _share(self, path: str) -> DiskShare | None:

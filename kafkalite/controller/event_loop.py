@@ -78,7 +78,7 @@ from kafkalite.coordination.coordinator import SessionExpiredError
 from kafkalite.env.seams import Clock
 from kafkalite.env.turns import SLICE_S, with_pauses
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest, IsrChangedResponse
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
@@ -459,9 +459,13 @@ class ControllerEventLoop:
         event = f"controller.{note.event}"
         log = _log.error if note.is_error else _log.info
         log(event, subject=note.subject, detail=note.detail)
-        self._history.record(note.subject, event, note.detail)
+        self._history.record(note.subject, event, note.detail, topic_id=self._topic_id(note.subject.rpartition("-")[0]))
         if note.event.startswith("balancer.") and note.subject != BALANCER:
             self._history.record(BALANCER, event, f"{note.subject}: {note.detail}")
+
+    def _topic_id(self, name: str) -> TopicId:
+        topic = self.state.topics.get(name)
+        return NO_TOPIC_ID if topic is None else topic.topic_id
 
     async def _write(self, effect: WriteStates) -> StatesWritten:
         written, conflicts = await self._storage.write_states(effect.writes, effect.chunk)
@@ -469,9 +473,12 @@ class ControllerEventLoop:
         cause = _cause(effect.purpose)
         async for partition, state in with_pauses(written.items()):
             detail = f"leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}; {cause}"
-            self._history.record(str(partition), "controller.elected", detail)
+            topic_id = self._topic_id(partition.topic)
+            self._history.record(str(partition), "controller.elected", detail, topic_id=topic_id)
         for partition in conflicts:
-            self._history.record(str(partition), "controller.conflict", f"its state was changed meanwhile; {cause}")
+            detail = f"its state was changed meanwhile; {cause}"
+            topic_id = self._topic_id(partition.topic)
+            self._history.record(str(partition), "controller.conflict", detail, topic_id=topic_id)
         if self._phases is not None:
             self._phases.written_ms = self._since(self._phases)
             self._phases.partitions += len(written)

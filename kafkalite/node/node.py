@@ -296,9 +296,10 @@ class Node:
             (self.replicas.hosted.history, self.controller.history),
             None if security is None else security.load,
         )
-        self._history_file = HistoryFile(
-            {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool
-        )
+        histories = {"replica": self.replicas.hosted.history, "controller": self.controller.history}
+        for history in histories.values():
+            history.topic_id_of = lambda subject: self.metadata.topic_id(subject.rpartition("-")[0])
+        self._history_file = HistoryFile(histories, self.logs.pool)
         self.admin = Administration(env, self.settings, self.zookeeper, self.logs, self.replicas, healing)
 
     def _build_observation(self) -> None:

@@ -295,7 +295,7 @@ class Commands:
             self._strays.must_classify()  # the controller reports that its topic has vanished
         if partition is not None or log is not None:  # commands to delete are repeated while a disk is away
             detail = "its files are deleted" if wanted.delete_files else "its files stay"
-            self._hosted.history.record(str(key), "replica.stopped", detail)
+            self._hosted.history.record(str(key), "replica.stopped", detail, topic_id=wanted.topic_id)
         if not wanted.delete_files:
             return ErrorCode.NONE
         delete = self._logs.removals.deletion_requested

@@ -421,6 +421,10 @@ class HostedPartitions:
         self.drop_entries(partition, error)
         self.changed(partition)
 
+    def record(self, partition: Partition, what: str, detail: str) -> None:
+        """One event, for `admin why`."""
+        self.history.record(str(partition.topic_partition), what, detail, topic_id=partition.topic_id)
+
     def resign(self, partition: Partition, reason: str) -> None:
         """Stop acting as the leader without a command; the command may still come, with the same epoch."""
         if partition.leader is not None:
@@ -430,7 +434,7 @@ class HostedPartitions:
                 _log.warning(
                     "replica.resigned", partition=str(partition.topic_partition), reason=reason, suppressed=suppressed
                 )
-            self.history.record(str(partition.topic_partition), "replica.resigned", reason)
+            self.record(partition, "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)
 
@@ -467,7 +471,7 @@ class HostedPartitions:
             path=error.path,
             error=str(error),
         )
-        self.history.record(str(partition.topic_partition), "replica.offline", f"{error.directory}: {error}")
+        self.record(partition, "replica.offline", f"{error.directory}: {error}")
         self.demote(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self.changed(partition)
         self._events.replica_offline(partition, error)

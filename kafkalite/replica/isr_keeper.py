@@ -159,7 +159,7 @@ class IsrKeeper:
             elif replica_id in proposed and replica_id not in leader.committed_isr:
                 reasons.append(f"{replica_id} joins: at {follower.log_end_offset} of {leader.log_end_offset}")
         detail = f"{list(leader.committed_isr)} -> {list(proposed)}; {'; '.join(reasons)}"
-        self._hosted.history.record(str(partition.topic_partition), "isr.propose", detail)
+        self._hosted.record(partition, "isr.propose", detail)
 
     def on_follower_fetch(self, partition: Partition) -> None:
         """A follower outside the maximal ISR has fetched: it may be ready to join."""
@@ -203,9 +203,7 @@ class IsrKeeper:
                 case ProposalOutcome.RETRY:
                     rules.withdraw_proposal(leader)
                     self._hosted.counters.failed_isr_updates += 1
-                    self._hosted.history.record(
-                        str(partition.topic_partition), "isr.not_written", "ZooKeeper did not answer"
-                    )
+                    self._hosted.record(partition, "isr.not_written", "ZooKeeper did not answer")
                     self._hosted.advance(partition)  # it need not wait for those who were to join
                 case ProposalOutcome.RESIGN:
                     self._hosted.counters.failed_isr_updates += 1
@@ -271,8 +269,8 @@ class IsrKeeper:
                 follower.last_caught_up_ms = NEVER_MS  # it has restarted since it joined: it has to catch up again
         self._hosted.counters.isr_shrinks += len(leader.committed_isr) < len(before)
         self._hosted.counters.isr_expands += len(leader.committed_isr) > len(before)
-        self._hosted.history.record(
-            str(partition.topic_partition),
+        self._hosted.record(
+            partition,
             "isr.changed",
             f"{list(before)} -> {list(leader.committed_isr)}, high watermark {leader.high_watermark}"
             + (f", eligible {list(leader.elr)}" if leader.elr else ""),

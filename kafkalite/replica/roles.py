@@ -180,7 +180,7 @@ class Roles:
             f"{leader}, epoch {partition.leader_epoch}, ISR {list(partition.current_isr)}, controller epoch "
             f"{partition.controller_epoch}, log end {partition.log.log_end_offset}"
         )
-        self._hosted.history.record(str(partition.topic_partition), what, f"{detail}; {cause}" if cause else detail)
+        self._hosted.record(partition, what, f"{detail}; {cause}" if cause else detail)
 
     def _start_replica(self, key: TopicPartition, state: PartitionState) -> Partition:
         """Host the partition: its log as it is on disk, or a new one. Raises StorageError."""
@@ -258,7 +258,7 @@ class Roles:
         self._hosted.changed(partition)
         self._doubts.on_hosted(partition)
         detail = f"{log.path} is back, is more complete, and ends at {log.log_end_offset}"
-        self._hosted.history.record(str(partition.topic_partition), "replica.back", detail)
+        self._hosted.record(partition, "replica.back", detail)
         self._offline_replicas.can_lead(partition)
 
     def _host_offline(self, key: TopicPartition, state: PartitionState, error: StorageError) -> Partition:
@@ -279,11 +279,11 @@ class Roles:
         log = self._logs.get(key)
         if log is not None:
             _log.warning("replica.back", partition=str(key), path=log.path, leader_epoch=state.leader_epoch)
-            self._hosted.history.record(str(key), "replica.back", f"{log.path} is in service again")
+            self._hosted.record(partition, "replica.back", f"{log.path} is in service again")
         else:
             lost = partition.log.directory
             _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
-            self._hosted.history.record(str(key), "replica.restarted", f"{lost} is lost; recreated empty")
+            self._hosted.record(partition, "replica.restarted", f"{lost} is lost; recreated empty")
         self.stop(partition)
         if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
             self.stopped_high_watermarks[key] = max(
@@ -342,7 +342,7 @@ class Roles:
         if partition.is_doubtful:
             _log.error("replica.leads_after_loss", partition=str(partition.topic_partition), log_end_offset=end)
             detail = f"its log, which ends at {end}, may lack committed records; no replica with more is expected"
-            self._hosted.history.record(str(partition.topic_partition), "replica.leads_after_loss", detail)
+            self._hosted.record(partition, "replica.leads_after_loss", detail)
             self._doubts.end(partition, "it leads")
         if log.copying_in != NO_LEADER_EPOCH:
             log.record_copying(NO_LEADER_EPOCH)  # the others copy from it now
@@ -386,7 +386,7 @@ class Roles:
         latest = max(partition.log.latest_epoch, LeaderEpoch(state.leader_epoch + 1))
         detail = f"a command names leader {state.leader} in epoch {state.leader_epoch}, but its log has epoch {partition.log.latest_epoch}: asks for a later one"
         _log.warning("replica.epoch_went_back", partition=str(partition.topic_partition), detail=detail)
-        self._hosted.history.record(str(partition.topic_partition), "replica.epoch_went_back", detail)
+        self._hosted.record(partition, "replica.epoch_went_back", detail)
         self._isr_keeper.report_epoch(partition, latest)
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
@@ -397,9 +397,7 @@ class Roles:
         partition.leader_id = NO_LEADER
         partition.is_settled = False
         _log.error("replica.refuses_to_lead", partition=str(partition.topic_partition), epoch=state.leader_epoch)
-        self._hosted.history.record(
-            str(partition.topic_partition), "replica.refuses_to_lead", doubts.lasting(partition)
-        )
+        self._hosted.record(partition, "replica.refuses_to_lead", doubts.lasting(partition))
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def _become_follower(self, partition: Partition, state: PartitionState, *, was_offline: bool) -> None:

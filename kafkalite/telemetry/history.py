@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_TOPIC_ID, TopicId
 
 #: Of one partition.
 MAX_EVENTS = 24
@@ -17,12 +18,16 @@ MAX_SUBJECTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`at_ms` wall time; `what` a stable noun.verb, as in the logs; `detail` for people; `is_earlier`: before this process."""
+    """`at_ms` wall time; `what` a stable noun.verb, as in the logs; `detail` for people; `is_earlier`: before this process.
+
+    `topic_id`: of the topic that the partition was of; NO_TOPIC_ID if that is not known, or the subject is none.
+    """
 
     at_ms: int
     what: str
     detail: str
     is_earlier: bool = False
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class History:
@@ -39,12 +44,14 @@ class History:
         self._max_events = max_events
         self._max_subjects = max_subjects
         self._events: OrderedDict[str, Event | deque[Event]] = OrderedDict()
+        #: The id of the topic that a subject is of now, to be set by the node: a topic that is created again has another one.
+        self.topic_id_of: Callable[[str], TopicId] = lambda subject: NO_TOPIC_ID
         #: Called for each event; may be added later.
         self.listeners: list[Callable[[str, Event], None]] = []
 
-    def record(self, subject: str, what: str, detail: str = "") -> None:
-        """Remember one event."""
-        event = Event(self._wall_ms(), what, detail)
+    def record(self, subject: str, what: str, detail: str = "", *, topic_id: TopicId = NO_TOPIC_ID) -> None:
+        """Remember one event. `topic_id`: of a partition's topic."""
+        event = Event(self._wall_ms(), what, detail, topic_id=topic_id)
         self._add(subject, event)
         for listener in self.listeners:
             listener(subject, event)
@@ -71,9 +78,13 @@ class History:
         self._events.move_to_end(subject)
 
     def of(self, subject: str) -> tuple[Event, ...]:
-        """What is remembered of it, the oldest first."""
+        """What is remembered of it, the oldest first; nothing of an earlier topic of the same name."""
         known = self._events.get(subject, ())
-        return (known,) if isinstance(known, Event) else tuple(known)
+        events = (known,) if isinstance(known, Event) else tuple(known)
+        present = self.topic_id_of(subject)
+        if present == NO_TOPIC_ID:
+            return events
+        return tuple(event for event in events if event.topic_id in (present, NO_TOPIC_ID))
 
     def __len__(self) -> int:
         return len(self._events)

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kafkalite.model import NO_TOPIC_ID, TopicId
 from kafkalite.telemetry.history import Event
 
 #: Of an event's text; what is longer is cut.
@@ -26,7 +27,7 @@ def to_lines(rows: Iterable[Row]) -> bytes:
     """A line for each."""
     lines = bytearray()
     for source, subject, event in rows:
-        values = (source, subject, event.at_ms, event.what, event.detail[:MAX_DETAIL])
+        values = (source, subject, event.at_ms, event.what, event.detail[:MAX_DETAIL], event.topic_id)
         text = json.dumps(values, separators=(",", ":")).encode()
         lines += b"%08x %s\n" % (zlib.crc32(text), text)
     return bytes(lines)
@@ -52,9 +53,10 @@ def _row(line: bytes) -> Row | None:
     if line[: _CRC_DIGITS + 1] != b"%08x " % zlib.crc32(text):
         return None
     try:
-        source, subject, at_ms, what, detail = json.loads(text)
+        source, subject, at_ms, what, detail, *more = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         return None
-    if type(at_ms) is not int or not all(isinstance(each, str) for each in (source, subject, what, detail)):
+    topic_id = more[0] if more else NO_TOPIC_ID  # a line of 0.1 has none
+    if type(at_ms) is not int or not all(isinstance(each, str) for each in (source, subject, what, detail, topic_id)):
         return None
-    return Row(source, subject, Event(at_ms, what, detail, is_earlier=True))
+    return Row(source, subject, Event(at_ms, what, detail, is_earlier=True, topic_id=TopicId(topic_id)))

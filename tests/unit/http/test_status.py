@@ -29,7 +29,16 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, StatusResponse
 from kafkalite.http import overview
 from kafkalite.http.overview import Overview
-from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
+from kafkalite.model import (
+    NO_LEADER,
+    NO_TOPIC_ID,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.codec import pack
 from kafkalite.rpc.messages.control import PartitionState, UpdateMetadataRequest
@@ -82,6 +91,20 @@ def test_history_is_bounded_both_ways() -> None:
     assert len(history) == 2
     assert [bool(history.of(each)) for each in ("a-0", "a-1", "a-2")] == [True, False, True]
     assert history.of("never") == ()
+
+
+def test_history_is_of_the_present_topic() -> None:
+    history = History(lambda: 0)
+    history.record("a-0", "replica.leads", topic_id=TopicId("first"))
+    history.record("a-0", "replica.back")  # of which topic is not known
+    history.record("a-0", "replica.follows", topic_id=TopicId("second"))
+    present = {"a-0": TopicId("first")}
+    history.topic_id_of = lambda subject: present.get(subject, NO_TOPIC_ID)
+    assert [each.what for each in history.of("a-0")] == ["replica.leads", "replica.back"]
+    present["a-0"] = TopicId("second")
+    assert [each.what for each in history.of("a-0")] == ["replica.back", "replica.follows"]
+    present.clear()  # a node that knows no topics yet
+    assert len(history.of("a-0")) == 3
 
 
 # --- advice ------------------------------------------------------------------------------------------------
@@ -219,6 +242,33 @@ async def test_why_tells_what_is_wrong_and_what_led_there() -> None:
         await running.start_node(leader)
         while diagnose(await ask(client, key, timeout_s=150)).findings:
             await asyncio.sleep(0.05)
+
+
+async def test_nothing_is_told_of_an_earlier_topic_of_the_same_name() -> None:
+    """It seemed that the new topic's partition had been stopped, and its files deleted."""
+    key = TopicPartition("orders", 0)
+    async with cluster(2) as running, AsyncClient.connect(running.bootstrap) as client:
+
+        async def told() -> list[str]:
+            return [event.what for _, event in diagnose(await ask(client, key, timeout_s=150)).events if event.subject]
+
+        (made,) = await client.create_topics([NewTopic("orders", -1, -1, {0: (BrokerId(1), BrokerId(2))})])
+        while "replica.leads" not in (first := await told()):
+            await asyncio.sleep(0.05)
+        assert "controller.elected" in first
+        (gone,) = await client.delete_topics(["orders"])
+        (again,) = await client.create_topics([NewTopic("orders", -1, -1, {0: (BrokerId(2),)})])
+        assert not (made.error or gone.error or again.error)
+        while "replica.leads" not in (events := await told()):
+            await asyncio.sleep(0.05)
+        events = [each for each in events if each not in ("node.started", "controller.broker.started")]
+        assert "controller.elected" in events and "replica.stopped" not in events
+        assert "replica.follows" not in events, "broker 1 led the first, and broker 2 followed"
+        await running.stop_node(1)
+        await running.start_node(1)  # what it had written down of the first topic is not told either
+        while not any(each.is_earlier for _, each in diagnose(await ask(client, key, timeout_s=150)).events):
+            await asyncio.sleep(0.05)
+        assert not {"replica.stopped", "replica.follows"} & set(await told())
 
 
 # --- moves --------------------------------------------------------------------------------------------------
