@@ -14,7 +14,7 @@ from kafkalite.coordinators.groups import member_memory
 from kafkalite.coordinators.groups.decisions.members import Committer
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.internal_log import partition_of
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
@@ -88,6 +88,29 @@ async def test_not_the_coordinator(broker: Broker) -> None:
     assert (await client.ask(wire.HeartbeatRequest("g", 1, "m"), 4)).error_code == ErrorCode.NOT_COORDINATOR
     described = await client.ask(wire.DescribeGroupsRequest(["g"]), 5)
     assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("version", [2, 6, 9])
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+async def test_who_is_not_asked_rightly_says_nothing_of_the_member(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, version: int
+) -> None:
+    """JoinGroup repeated the member's id, and LeaveGroup without members succeeded. Only errors of the group or the member repeat the id."""
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+
+    def elsewhere(group_id: str) -> Any:
+        raise api_error(code)
+
+    monkeypatch.setattr(broker.side.groups.log, "state_for", elsewhere)
+    joined = await client.ask(join("g", "m"), version)
+    assert (joined.error_code, joined.member_id, joined.generation_id) == (code, "", -1)
+    assert (joined.leader, joined.protocol_name, list(joined.members)) == ("", None if version >= 7 else "", [])
+    left = await client.ask(wire.LeaveGroupRequest("g", "m"), min(version, 5))
+    assert (left.error_code, list(left.members)) == (code, [])
+    wrong = await client.ask(join("g", "m", session_timeout_ms=1), version)
+    assert (wrong.error_code, wrong.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "m")
 
 
 async def test_members_of_a_group_that_is_being_loaded_hear_no_error_that_ends_a_client(broker: Broker) -> None:

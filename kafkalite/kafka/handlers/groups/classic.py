@@ -13,6 +13,8 @@ from kafkalite.security.fair_room import user_of
 #: Errors of single members that leave; all others are the group's.
 _OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+#: This node has not looked at the member: it is not in the answer.
+_OF_COORDINATORS = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, _LOADING})
 
 
 class ClassicGroupHandlers:
@@ -54,6 +56,8 @@ class ClassicGroupHandlers:
                 ),
             )
         except ApiError as error:
+            if error.code in _OF_COORDINATORS:
+                raise
             return _joined(JoinAnswer(answered, error.code, message.member_id), request.version)
         return None
 
@@ -106,6 +110,7 @@ class ClassicGroupHandlers:
         if request.version < 3:
             return wire.LeaveGroupResponse(0, int(self._leave(message.group_id, message.member_id, None)))
         response = wire.LeaveGroupResponse.MemberResponse
+        self._groups.find(message.group_id)  # also if nobody leaves
         members = []
         for number, member in enumerate(message.members):
             if number:
