@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, AnyStr, TypeVar
 
 import click
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
 
 #: Partitions and brokers are 32-bit on the wire; int() also refuses thousands of digits, in words for programmers.
@@ -45,6 +47,45 @@ class Whole(click.IntRange):
         number: int = super().convert(value, param, ctx)
         if number > self._high:
             self.fail(f"{number} is more than {self._high}.", param, ctx)
+        return number
+
+
+#: "10MB", "1.5GB", "64 KiB", "500k"; of a rate also "10MB/s".
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(?:([kKMGT])(i?B)?|B)?(/s)?")
+_PREFIXES = "KMGT"
+
+
+def parse_size(text: str) -> int:
+    """A number of bytes with a unit: kB, MB, GB and TB (k, M, …) are decimal as in all outputs, KiB, MiB, … binary. Raises ValueError."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a number of bytes, such as 500k or 20MB")
+    number, prefix, unit, _ = found.groups()
+    power = 0 if prefix is None else _PREFIXES.index(prefix.upper()) + 1
+    size = Decimal(number) * (1024 if unit == "iB" else 1000) ** power
+    if size != int(size):
+        raise ValueError(f"{text!r} is not a whole number of bytes")
+    return int(size)
+
+
+class Bytes(click.IntRange):
+    """A number of bytes, or of bytes per second, that may have a unit. `most` is what the wire takes and needs no mention in the help."""
+
+    name = "bytes"
+
+    def __init__(self, low: int = 1, high: int | None = None, *, most: int = MAX_LONG) -> None:
+        super().__init__(low, high)
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, str) and not re.fullmatch(r"-?[0-9]{1,30}", value):
+            try:
+                value = parse_size(value)
+            except ValueError as error:
+                self.fail(f"{error}.", param, ctx)
+        number: int = super().convert(value, param, ctx)
+        if number > self._most:
+            self.fail(f"{number} is more than {self._most}.", param, ctx)
         return number
 
 
@@ -94,6 +135,31 @@ def parse_time_ms(text: str) -> int:
     """
     at = datetime.fromisoformat(text)
     return max(0, int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+_AGO = re.compile(r"-([0-9]{1,9})(s|m|h|d)")
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+#: For errors.
+MOMENTS = "a time (2026-11-22T10:00:00Z), a time ago (-15m, -2h, -1d)"
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Wall time in ms; `is_ago`: before now."""
+
+    ms: int
+    is_ago: bool = False
+
+    def at_ms(self, now_ms: int) -> int:
+        """In ms since 1970."""
+        return max(0, now_ms - self.ms) if self.is_ago else self.ms
+
+
+def parse_moment(text: str) -> At:
+    """An ISO date and time, as `parse_time_ms`, or how long ago: -90s, -15m, -2h, -7d. Raises ValueError."""
+    if found := _AGO.fullmatch(text):
+        return At(int(found[1]) * _UNIT_MS[found[2]], is_ago=True)
+    return At(parse_time_ms(text))
 
 
 def parse_partition(text: str) -> TopicPartition:

@@ -19,7 +19,7 @@ from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, request_moves
 from kafkalite_cli.admin.refusals import known_partitions, refuse_forbidden
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import Output, confirm, ids_text, run_watch, size_text
-from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition, yes_option
+from kafkalite_cli.parameters import Bytes, Whole, parse_partition, yes_option
 
 #: Moves that a plan shows and `run` orders unless --moves says something else.
 _MOVES = 100
@@ -115,7 +115,7 @@ def _show_plan(answer: DescribeBalanceResponse, out: Output) -> None:
 @click.option("--moves", type=Whole(1, 1_000), default=_MOVES, show_default=True, help="Most partitions to move.")
 @click.option(
     "--throttle",
-    type=Whole(1, MAX_LONG),
+    type=Bytes(),
     metavar="BYTES_PER_S",
     help="Limit per leader [default: balancer.throttle.bytes.per.second].",
 )
@@ -141,7 +141,7 @@ def run(
     Example:
 
     \b
-      kafkalite admin balance run --throttle 50000000
+      kafkalite admin balance run --throttle 50MB
     """
     out = cli.out
 

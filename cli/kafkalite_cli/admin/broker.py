@@ -25,7 +25,7 @@ from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves
 from kafkalite_cli.admin.refusals import refuse_unknown_broker
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import Output, confirm, run_async, run_watch, size_text
-from kafkalite_cli.parameters import MAX_LONG, Whole, yes_option
+from kafkalite_cli.parameters import Bytes, Whole, yes_option
 
 #: Interval at which a drain is checked.
 _WATCH_S = 1.0
@@ -309,9 +309,7 @@ async def _leaving(client: AsyncClient, target: BrokerId) -> list[TopicPartition
 @broker.command("replace")
 @click.argument("old", type=Whole(0))
 @click.argument("new", type=Whole(0))
-@click.option(
-    "--throttle", type=Whole(1, MAX_LONG), metavar="BYTES_PER_S", help="Limit per leader, for the new replicas."
-)
+@click.option("--throttle", type=Bytes(), metavar="BYTES_PER_S", help="Limit per leader, for the new replicas.")
 @click.option("--max-partitions", type=Whole(1), metavar="P", help="Partitions moved at once.")
 @click.option("--dry-run", is_flag=True, help="Show what would move; nothing is moved.")
 @yes_option

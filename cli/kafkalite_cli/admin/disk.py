@@ -29,7 +29,7 @@ from kafkalite_cli.admin.refusals import known_partitions, refuse_unknown_broker
 from kafkalite_cli.admin.strays import strays
 from kafkalite_cli.invocation import Invocation, client_options
 from kafkalite_cli.output import ids_text, size_text
-from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
+from kafkalite_cli.parameters import Bytes, Whole, parse_partition
 
 #: How often `disk move --watch` asks.
 _WATCH_S = 1.0
@@ -104,7 +104,7 @@ async def bring_online(cli: Invocation, directory: str, broker: int) -> None:
 @click.argument("partition", metavar="TOPIC-P")
 @click.option("--broker", type=Whole(0), required=True, help="The node of the replica.")
 @click.option("--to", "directory", required=True, help="Target directory (disk) on that node.")
-@click.option("--throttle", type=Whole(1, MAX_LONG), metavar="BYTES/S", help="Maximum rate of the copy.")
+@click.option("--throttle", type=Bytes(), metavar="BYTES_PER_S", help="Maximum rate of the copy.")
 @click.option("--watch", "is_watched", is_flag=True, help="Wait until the move is complete.")
 @client_options
 async def move(
@@ -116,7 +116,7 @@ async def move(
 
     \b
       kafkalite admin disk move flights-0 --broker 1 --to /disks/b --watch
-      kafkalite admin disk move flights-0 --broker 1 --to /disks/b --throttle 50000000
+      kafkalite admin disk move flights-0 --broker 1 --to /disks/b --throttle 50MB
     """
     key = parse_partition(partition)
     out = cli.out

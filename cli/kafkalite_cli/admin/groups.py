@@ -16,7 +16,7 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import known_partitions
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import confirm
-from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition, parse_time_ms, yes_option
+from kafkalite_cli.parameters import MAX_LONG, MOMENTS, At, Whole, is_whole, parse_moment, parse_partition, yes_option
 from kafkalite_cli.visible import visible
 
 _NOBODY = "Dead"
@@ -143,7 +143,10 @@ async def delete(cli: Invocation, names: tuple[str, ...], *, yes: bool) -> None:
 @click.option("--to-earliest", is_flag=True, help="The first record in the log.")
 @click.option("--to-latest", is_flag=True, help="After the last record.")
 @click.option(
-    "--to-datetime", "moment", metavar="ISO", help="The first record from this moment on; UTC if no zone is given."
+    "--to-datetime",
+    "moment",
+    metavar="TIME",
+    help="The first record from this time on (ISO; UTC if no zone is given), or from a time ago on: -15m, -2h, -7d.",
 )
 @click.option("--to-offset", type=Whole(0, MAX_LONG), help="This offset, kept within the log.")
 @click.option(
@@ -172,13 +175,16 @@ async def reset_offsets(
     \b
       kafkalite admin groups reset-offsets billing --to-earliest
       kafkalite admin groups reset-offsets billing --topic orders --to-datetime 2024-05-01T00:00:00+00:00 --execute
+      kafkalite admin groups reset-offsets billing --to-datetime -7d
       kafkalite admin groups reset-offsets billing --topic orders-3 --shift-by -100 --execute
     """
     if to_earliest + to_latest + sum(each is not None for each in (moment, to_offset, shift_by)) != 1:
         raise click.UsageError("give one of --to-earliest, --to-latest, --to-datetime, --to-offset and --shift-by")
-    reset = _reset(LATEST if to_latest else EARLIEST, moment, to_offset, shift_by)
+    at = None if moment is None else _moment(moment)
 
     async with cli.connect() as client:
+        at_ms = None if at is None else at.at_ms(client.clock.wall_ms())
+        reset = _reset(LATEST if to_latest else EARLIEST, at_ms, to_offset, shift_by)
         admin = Groups(client)
         # A group may be given offsets of topics before it has any; without topics, where should they be?
         _, reported = await (admin.describe(group) if topics else _existing(admin, group))
@@ -216,18 +222,21 @@ def _as_json(member: GroupMember) -> dict[str, object]:
     }
 
 
-def _reset(place: str, moment: str | None, to_offset: int | None, shift_by: int | None) -> Reset:
-    """`place`, unless one of the others is given. Raises click.BadParameter."""
+def _moment(text: str) -> At:
+    """Raises click.BadParameter."""
+    try:
+        return parse_moment(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not {MOMENTS}", param_hint="--to-datetime") from None
+
+
+def _reset(place: str, at_ms: int | None, to_offset: int | None, shift_by: int | None) -> Reset:
+    """`place`, unless one of the others is given."""
     if to_offset is not None:
         return Reset(OFFSET, to_offset)
     if shift_by is not None:
         return Reset(SHIFT, shift_by)
-    if moment is None:
-        return Reset(place)
-    try:
-        return Reset(TIME, parse_time_ms(moment))
-    except ValueError:
-        raise click.BadParameter(f"{moment!r} is not an ISO date and time", param_hint="--to-datetime") from None
+    return Reset(place) if at_ms is None else Reset(TIME, at_ms)
 
 
 async def _chosen(

@@ -12,10 +12,11 @@ from kafkalite.client.admin.quotas import alter_quotas, describe_quotas
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, parse_limit
 from kafkalite_cli.invocation import Invocation, client_options, group_options
-from kafkalite_cli.parameters import with_options
+from kafkalite_cli.parameters import parse_size, with_options
 
 _ENTITY_OPTIONS = ("user", "user_default", "client_id", "client_id_default", "ip", "ip_default")
 _KEYS = [*map(str, Kind), CONNECTION_RATE]
+_BYTE_RATES = frozenset({"producer_byte_rate", "consumer_byte_rate"})
 
 
 @click.group("quotas")
@@ -97,18 +98,20 @@ async def list_quotas(cli: Invocation) -> None:
 @entity_options
 @client_options
 async def set_quota(cli: Invocation, limits: tuple[str, ...], *, entity: Entity) -> None:
-    """Set limits: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage, controller_mutation_rate
+    """Set limits: producer_byte_rate, consumer_byte_rate (bytes/s, or 10MB), request_percentage, controller_mutation_rate
     (partitions/s); connection_creation_rate of addresses.
 
     Example:
 
     \b
-      kafkalite admin quotas set producer_byte_rate=10485760 --user shop
+      kafkalite admin quotas set producer_byte_rate=10MB --user shop
     """
     found: dict[str, str] = {}
     for limit in limits:
         key, equals, value = limit.partition("=")
         try:
+            if key in _BYTE_RATES and value[-1:].isalpha():
+                value = str(parse_size(value))
             parse_limit(key, value)
         except ValueError:
             equals = ""

@@ -22,7 +22,7 @@ from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves
 from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import Output, ids_text, run_watch, size_text
-from kafkalite_cli.parameters import MAX_LONG, Count, Whole, parse_brokers, parse_partition
+from kafkalite_cli.parameters import Bytes, Count, Whole, parse_brokers, parse_partition
 
 
 @click.group("reassign")
@@ -188,7 +188,7 @@ def _what_permits(code: ErrorCode, *, allow_rf_change: bool, replace: bool) -> s
 @click.option("--max-leader-movements", type=Whole(1), metavar="L", help="Leaders moved at once.")
 @click.option(
     "--throttle",
-    type=Whole(1, MAX_LONG),
+    type=Bytes(),
     default=None,
     metavar="BYTES_PER_S",
     help="Limit per leader, for replicas that are not in sync.",
@@ -215,7 +215,7 @@ def execute(
 
     \b
       kafkalite admin reassign execute plan.json --max-replicas 1 --max-partitions 2 --watch
-      kafkalite admin reassign execute plan.json --throttle 50000000
+      kafkalite admin reassign execute plan.json --throttle 50MB
     """
     targets = read_plan(plan_path)
     limits = (max_replicas or 0, max_partitions or 0, max_leader_movements or 0)

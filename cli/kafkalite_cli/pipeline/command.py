@@ -346,7 +346,11 @@ def _range_options(verb: Callable[..., None]) -> Callable[..., None]:
 
     options = [
         click.option(
-            "--from", "begin", required=True, metavar="BOUND", help="earliest, latest, a time, or offsets as JSON."
+            "--from",
+            "begin",
+            required=True,
+            metavar="BOUND",
+            help="earliest, latest, a time (or -2h, -7d), or offsets as JSON.",
         ),
         click.option("--to", "end", default="latest", show_default=True, metavar="BOUND", help="The same; exclusive."),
         click.option("--table", metavar="NAME", help="Write into this Iceberg table, instead of the file's."),

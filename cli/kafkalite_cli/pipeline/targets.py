@@ -6,10 +6,13 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from kafkalite.env.real import RealClock
+from kafkalite_cli.parameters import MOMENTS, parse_moment
 
 if TYPE_CHECKING:
     from kafkalite_pipelines import DeltaSink, IcebergSink, ParquetSink, Pipeline
@@ -20,17 +23,17 @@ _SAME = "--same-sinks if that is meant"
 
 
 def bound(text: str) -> Any:
-    """earliest, latest, a time with its zone, or offsets by topic and partition. Raises UsageError."""
+    """earliest, latest, a time with its zone, how long ago, or offsets by topic and partition. Raises UsageError."""
     if text in ("earliest", "latest"):
         return text
     if text.startswith("{"):
         return _offsets(text)
     try:
+        if text.startswith("-"):
+            return datetime.fromtimestamp(parse_moment(text).at_ms(RealClock().wall_ms()) / 1000, UTC)
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise click.UsageError(
-            f"{text!r} is not earliest, latest, a time (2026-11-22T08:00:00Z) or offsets as JSON"
-        ) from None
+        raise click.UsageError(f"{text!r} is not earliest, latest, {MOMENTS} or offsets as JSON") from None
     if found.tzinfo is None:
         raise click.UsageError(f"{text}: the time has no time zone; 2026-11-22T08:00:00Z")
     return found

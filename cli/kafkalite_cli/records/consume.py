@@ -20,11 +20,11 @@ from kafkalite.model import TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.invocation import Invocation, client_options
 from kafkalite_cli.output import on_stop
-from kafkalite_cli.parameters import Whole
+from kafkalite_cli.parameters import At, Whole
 from kafkalite_cli.records.consume_group import GroupReading
 from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.lines import encode_record
-from kafkalite_cli.records.positions import At, choose_topics, existing_topics, parse_start, record_filter, resolve
+from kafkalite_cli.records.positions import choose_topics, existing_topics, parse_start, record_filter, resolve
 from kafkalite_cli.records.printer import Printer
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
 from kafkalite_cli.records.shown import Shown

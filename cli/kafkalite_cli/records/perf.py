@@ -20,7 +20,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import Output, size_text
-from kafkalite_cli.parameters import Real, Whole, with_options
+from kafkalite_cli.parameters import MAX_ID, Bytes, Real, with_options
 from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
 from kafkalite_cli.records.to_the_end import ToTheEnd
@@ -72,13 +72,11 @@ def load_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     options = [
         click.option("--records", type=click.IntRange(1, MAX_RECORDS), default=100_000, show_default=True),
-        click.option(
-            "--size", type=click.IntRange(1, 10_000_000), default=100, show_default=True, help="Bytes of a value."
-        ),
+        click.option("--size", type=Bytes(1, 10_000_000), default=100, show_default=True, help="Bytes of a value."),
         click.option("--rate", type=Real(0.1), help="Records a second [default: as fast as it can]."),
         click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True),
         click.option("--linger-ms", type=Real(0), default=5, show_default=True),
-        click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True),
+        click.option("--batch-bytes", type=Bytes(most=MAX_ID), default=131_072, show_default=True),
         click.option(
             "--compression",
             type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import click
@@ -11,20 +10,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.client.consumer import EARLIEST, LATEST
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import INTERNAL_TOPICS, TopicPartition
-from kafkalite_cli.parameters import MAX_LONG, is_whole, parse_pattern, parse_time_ms
-
-_AGO = re.compile(r"-(\d{1,9})(s|m|h|d)")
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """Wall time in ms; `is_ago`: before now."""
-
-    ms: int
-    is_ago: bool = False
+from kafkalite_cli.parameters import MAX_LONG, MOMENTS, At, is_whole, parse_moment, parse_pattern
 
 
 def parse_start(text: str, option: str = "--from") -> int | str | At:
@@ -35,14 +22,10 @@ def parse_start(text: str, option: str = "--from") -> int | str | At:
         return LATEST
     if is_whole(text, MAX_LONG):
         return int(text)
-    if found := _AGO.fullmatch(text):
-        return At(int(found[1]) * _UNIT_MS[found[2]], is_ago=True)
     try:
-        return At(parse_time_ms(text))
+        return parse_moment(text)
     except ValueError:
-        reason = (
-            f"{text!r} is not beginning, end, an OFFSET, a time (2026-11-22T10:00:00Z) or a time ago (-15m, -2h, -1d)"
-        )
+        reason = f"{text!r} is not beginning, end, {MOMENTS} or an OFFSET"
         raise click.BadParameter(reason, param_hint=option) from None
 
 
@@ -52,7 +35,7 @@ async def resolve(
     """The position in each partition. Of a time: the first record that is not older; else the end."""
     if not isinstance(start, At):
         return dict.fromkeys(keys, start)
-    at_ms = max(0, client.clock.wall_ms() - start.ms) if start.is_ago else start.ms
+    at_ms = start.at_ms(client.clock.wall_ms())
     # First the ends: what comes between the two questions is young enough.
     ends = await client.end_offsets(keys)
     found = await client.list_offsets(dict.fromkeys(keys, at_ms))

@@ -19,7 +19,7 @@ from kafkalite.protocol import wire
 from kafkalite.wording import number_of
 from kafkalite_cli.invocation import Invocation, client_options
 from kafkalite_cli.output import Output, on_stop
-from kafkalite_cli.parameters import Real, Whole
+from kafkalite_cli.parameters import MAX_ID, Bytes, Real, Whole
 from kafkalite_cli.records.lines import LineError, RecordLine, decode_record
 
 READ_BYTES = 256 * 1024
@@ -51,7 +51,7 @@ TOPIC_TIMEOUT_S = 3.0
     default="none",
     help="Codec of the batches.",
 )
-@click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True)
+@click.option("--batch-bytes", type=Bytes(most=MAX_ID), default=131_072, show_default=True)
 @click.option("--linger-ms", type=Real(0), default=5, show_default=True)
 @client_options
 async def produce(

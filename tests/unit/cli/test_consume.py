@@ -14,10 +14,11 @@ from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import ListedOffset
-from kafkalite_cli.admin.groups import _reset
+from kafkalite_cli.admin.groups import _moment
+from kafkalite_cli.parameters import At
 from kafkalite_cli.records import consume
 from kafkalite_cli.records.last import last_records
-from kafkalite_cli.records.positions import At, resolve
+from kafkalite_cli.records.positions import resolve
 from tests.fake_cluster import FakeCluster
 from tests.fake_log import FakeLog
 from tests.support.waiting import until
@@ -111,7 +112,7 @@ def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for Kafka's tools, and as `consume --from` has it."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    assert _reset("earliest", "2023-11-14T22:13:20", None, None).value == 1_700_000_000_000
+    assert _moment("2023-11-14T22:13:20").at_ms(0) == 1_700_000_000_000
     monkeypatch.undo()
     time.tzset()
 

@@ -26,7 +26,7 @@ from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.answers import RpcNotSent, RpcTimeout
 from kafkalite.testing.cluster import cluster
 from kafkalite_cli.admin import disk
-from kafkalite_cli.admin.groups import _reset
+from kafkalite_cli.admin.groups import _moment, _reset
 from kafkalite_cli.admin.plan_files import read_plan
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.main import cli
@@ -258,7 +258,7 @@ async def test_idempotent_alone_does_not_mean_every_entry() -> None:
 
 def test_no_time_is_one_of_the_protocols_special_numbers() -> None:
     """-1 is the end of the log, -2 its beginning."""
-    assert _reset("earliest", "1969-12-31T23:59:59.999+00:00", None, None) == Reset(TIME, 0)
+    assert _reset("earliest", _moment("1969-12-31T23:59:59.999+00:00").at_ms(0), None, None) == Reset(TIME, 0)
 
 
 async def test_the_number_of_a_partition_may_begin_with_0(monkeypatch: pytest.MonkeyPatch) -> None:

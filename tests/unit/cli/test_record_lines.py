@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.testing.cluster import Cluster, cluster
+from kafkalite_cli.parameters import At
 from kafkalite_cli.records.consume import formatter
 from kafkalite_cli.records.lines import LineError, RecordLine, decode_record, encode_record
-from kafkalite_cli.records.positions import At, parse_start, record_filter
+from kafkalite_cli.records.positions import parse_start, record_filter
 from tests.support.commands import Outcome
 from tests.unit.cli.test_commands import kafkalite
 

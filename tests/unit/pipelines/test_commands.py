@@ -66,7 +66,7 @@ NAMES = "must be letters, digits, '.', '_' and '-', 200 at most, not"
         ("backfill FILE --from=earliest --table=default.flights", "--table default.flights is the file's own; --same-sinks if that is meant"),
         ("backfill FILE --from=earliest --topic=a%b", "--topic: 'a b' is not a topic's name"),
         ("backfill FILE --from=earliest --table=t --name=../t", f"--name: {NAMES} '../t'"),
-        ("backfill FILE --from=yesterday --table=t", "'yesterday' is not earliest, latest, a time (2026-11-22T08:00:00Z) or offsets as JSON"),
+        ("backfill FILE --from=yesterday --table=t", "'yesterday' is not earliest, latest, a time (2026-11-22T10:00:00Z), a time ago (-15m, -2h, -1d) or offsets as JSON"),
         ("backfill FILE --from=earliest", "give one of --table, --path, --topic and --same-sinks"),
         ("replay FILE --from=earliest --topic=a%b", "--topic: 'a b' is not a topic's name"),
         ("replay FILE --from=earliest", "give one of --table, --path and --topic"),

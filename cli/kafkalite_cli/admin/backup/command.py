@@ -9,11 +9,10 @@ import click
 
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.backup.files import Manifest, check_records, finished_manifest
-from kafkalite_cli.admin.backup.pace import CopyRate
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.new_files import keep_from_others
 from kafkalite_cli.output import Output, confirm, run_watch, size_text
-from kafkalite_cli.parameters import Whole, json_option, parse_pattern
+from kafkalite_cli.parameters import Bytes, Whole, json_option, parse_pattern
 
 _MAX_PARALLEL = 64
 
@@ -34,7 +33,7 @@ def _limit_options(command: click.decorators.FC) -> click.decorators.FC:
         help="Copy N partitions at the same time.",
     )(command)
     return click.option(
-        "--limit", type=CopyRate(), metavar="RATE", help="Copy at most this many bytes per second: 500k, 20MB."
+        "--limit", type=Bytes(), metavar="BYTES_PER_S", help="Copy at most this many bytes per second: 500kB, 20MB."
     )(command)
 
 

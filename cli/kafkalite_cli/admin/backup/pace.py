@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-import click
-
 from kafkalite.env.side_by_side import SideBySide
 from kafkalite_cli.output import size_text
 
-_SIZE = re.compile(r"(\d{1,12})(k|kB|M|MB|G|GB)?(?:/s)?")
-_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 #: A line of progress is written no more often (seconds).
 _EVERY_S = 0.5
-
-
-class CopyRate(click.ParamType[int]):
-    """Bytes per second: 500k, 20MB, 20MB/s."""
-
-    name = "RATE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = _SIZE.fullmatch(value)
-        if not found or not int(found[1]):
-            self.fail(f"{value!r} is not a number of bytes per second, such as 500k or 20MB.", param, ctx)
-        return int(found[1]) * _UNITS[(found[2] or "")[:1]]
 
 
 class Pace:
