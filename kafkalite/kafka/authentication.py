@@ -38,7 +38,8 @@ _REAUTHENTICATION_S = 1.0
 
 
 class _State(Enum):
-    START = "start"  # a handshake has to come
+    START = "start"  # a handshake has to come, perhaps ApiVersions before it
+    HANDSHAKE = "handshake"  # the versions were sent: a handshake has to come
     EXCHANGE = "exchange"  # SaslAuthenticate has to come
     TOKENS = "tokens"  # bare tokens come, after SaslHandshake v0
     OPEN = "open"  # authenticated
@@ -49,6 +50,7 @@ class _State(Enum):
 #: What is looked at in a state; in those that are missing, everything. In an exchange ApiVersions and SaslHandshake are refused with an answer.
 _EXPECTED = {
     _State.START: frozenset({_API_VERSIONS, _HANDSHAKE}),
+    _State.HANDSHAKE: frozenset({_HANDSHAKE}),
     _State.EXCHANGE: frozenset({_API_VERSIONS, _HANDSHAKE, _AUTHENTICATE}),
     _State.CHANGED: frozenset[int](),
 }
@@ -143,6 +145,11 @@ class ConnectionAuthenticator:
         self._security.refused(self._connection.peer, reason)
         self._state = _State.REFUSED
         self._connection.close()
+
+    def versions_told(self) -> None:
+        """ApiVersions was answered without an error: before the login it is not asked for again."""
+        if self._state is _State.START and not self._is_optional:
+            self._state = _State.HANDSHAKE
 
     # --- the exchange ----------------------------------------------------------------------------
 

@@ -29,6 +29,9 @@ class Authenticator(Protocol):
     def admits(self, frame: memoryview) -> bool:
         """Whether this request may be looked at; otherwise it has been dealt with."""
 
+    def versions_told(self) -> None:
+        """ApiVersions was answered without an error."""
+
     def handshake(self, request: Request, message: wire.SaslHandshakeRequest) -> wire.SaslHandshakeResponse | None:
         """The answer to SaslHandshake; None: it comes later."""
 

@@ -122,6 +122,8 @@ class ClusterHandlers:
             request.connection.software = (message.client_software_name[:100], message.client_software_version[:100])
         if error := self._wrong_peer(message):
             return response(error_code=int(error))
+        if authenticator is not None:
+            authenticator.versions_told()
         served = request.connection.listener.apis.values()
         answer = response(
             api_keys=[

@@ -64,6 +64,25 @@ async def test_authenticate(make: Any, mechanism: str) -> None:
     assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
+async def test_versions_are_told_once_before_the_login(make: Any) -> None:
+    """Kafka's SaslServerAuthenticator: HANDSHAKE_REQUEST follows an answer without an error. A client whose version is not known, or whose
+    name is not valid, asks again."""
+    broker = await make()
+    for second in (wire.ApiVersionsRequest("c", "1"), wire.ApiVersionsRequest("!", "!")):
+        client = await broker.client()
+        client.writer.write(bytes([0, 0, 0, 10, 0, 18, 0, 99, 0, 0, 0, 1, 255, 255]))
+        assert (await client.receive_raw())[4:6] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2)
+        assert (await client.ask(wire.ApiVersionsRequest("!", "!"), 3)).error_code == ErrorCode.INVALID_REQUEST
+        assert (await client.ask(wire.ApiVersionsRequest("c", "1"), 3)).error_code == 0
+        client.send(second, 3)
+        assert await client.is_closed()
+    client = await broker.client()
+    assert (await client.ask(wire.ApiVersionsRequest("c", "1"), 4)).error_code == 0
+    assert not (await log_in(client)).error_code
+    for _ in range(2):
+        assert (await client.ask(wire.ApiVersionsRequest("c", "1"), 4)).error_code == 0
+
+
 async def test_versions_are_not_asked_for_within_the_exchange(make: Any) -> None:
     """Kafka's SaslApiVersionsRequestTest.testApiVersionsRequestAfterSaslHandshakeRequest."""
     broker = await make()
