@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any
@@ -24,6 +25,7 @@ from google.protobuf.message import DecodeError
 from proto_schema_parser import ast
 from proto_schema_parser.parser import Parser
 
+from kafkalite.schemas.formats import google_types
 from kafkalite.schemas.formats.protobuf_order import ProtoText, in_order
 from kafkalite.schemas.formats.protobuf_text import descriptor, text_of
 from kafkalite.schemas.schema import MAX_DEPTH, Import, InvalidSchema, ParsedSchema
@@ -67,17 +69,16 @@ class ProtobufSchema:
 def parse(text: str, imports: Sequence[Import]) -> ProtobufSchema:
     """Raises InvalidSchema."""
     known: dict[str, DescriptorProto | EnumDescriptorProto] = {}
-    names: set[str] = set()
+    names = {each.name for each in imports}
     for each in imports:
         imported = _file(each.text, each.name)[0]
+        _add_well_known(imported.dependency, names, known)
         _resolve(imported, known)
-        names.add(each.name)
     file, canonical = _file(text, "default")
     for name in file.dependency:
-        if name.startswith(_GOOGLE):
-            known.update(_well_known(name))
-        elif name not in names:
+        if name not in names and not name.startswith((_GOOGLE, google_types.DIRECTORY)):
             raise InvalidSchema(f"the import {name!r} is not among the references")
+    _add_well_known(file.dependency, names, known)
     _resolve(file, known)
     return ProtobufSchema(canonical, file, known)
 
@@ -101,13 +102,18 @@ def _check_descriptor(file: FileDescriptorProto) -> None:
     """What a text may not have either: what is shown for it would be read otherwise than it was written."""
     if file.syntax not in ("", "proto2", "proto3"):
         raise InvalidSchema(f"there is no syntax {file.syntax!r} here: only proto2 and proto3")
+    _refuse_groups(file.extension)
     waiting = list(file.message_type)
     while waiting:
         message = waiting.pop()
         waiting += message.nested_type
-        for field in (*message.field, *message.extension):
-            if field.type == FieldDescriptorProto.TYPE_GROUP:
-                raise InvalidSchema(f"the group {field.name!r}: groups are not supported")
+        _refuse_groups((*message.field, *message.extension))
+
+
+def _refuse_groups(fields: Iterable[FieldDescriptorProto]) -> None:
+    for field in fields:
+        if field.type == FieldDescriptorProto.TYPE_GROUP:
+            raise InvalidSchema(f"the group {field.name!r}: groups are not supported")
 
 
 def _check_text(text: str) -> None:
@@ -146,9 +152,27 @@ def _binary(text: str) -> FileDescriptorProto | None:
     return found if found.message_type or found.enum_type or found.dependency else None
 
 
+def _add_well_known(
+    files: Iterable[str], names: Collection[str], known: dict[str, DescriptorProto | EnumDescriptorProto]
+) -> None:
+    """Put the types of files that everybody has into `known`. A reference of that name (`names`) is taken instead."""
+    for name in files:
+        if name not in names and name.startswith((_GOOGLE, google_types.DIRECTORY)):
+            for type_name, each in _well_known(name).items():
+                known.setdefault(type_name, each)
+
+
+@cache
 def _well_known(name: str) -> Mapping[str, DescriptorProto | EnumDescriptorProto]:
-    """The types of google/protobuf/*.proto, from the package itself."""
+    """The types of google/protobuf/*.proto, from the package itself, and of google/type/*.proto, with those that they use."""
     import importlib
+
+    if (text := google_types.text_of(name)) is not None:
+        known: dict[str, DescriptorProto | EnumDescriptorProto] = {}
+        parsed = descriptor(_parsed(text), name)
+        _add_well_known(parsed.dependency, (), known)
+        _resolve(parsed, known)
+        return known
 
     module = name.removeprefix(_GOOGLE).removesuffix(".proto")
     if not module.replace("_", "").isalnum():
@@ -195,6 +219,8 @@ def _resolve(file: FileDescriptorProto, known: dict[str, DescriptorProto | EnumD
             for field in each.field:
                 if field.type_name:
                     _complete(field, name, known)
+            _complete_extensions(each.extension, name, known)
+    _complete_extensions(file.extension, f".{file.package}" if file.package else "", known)
     for service in file.service:
         for method in service.method:
             scope = f".{file.package}" if file.package else ""
@@ -231,6 +257,18 @@ def _check_fields(name: str, message: DescriptorProto) -> None:
             raise InvalidSchema(f"{name[1:]}.{field.name}: the name is reserved")
         numbers[field.number] = field.name
         names.add(field.name)
+
+
+def _complete_extensions(
+    fields: Iterable[FieldDescriptorProto], scope: str, known: Mapping[str, DescriptorProto | EnumDescriptorProto]
+) -> None:
+    """Of `extend` blocks. Raises InvalidSchema."""
+    for field in fields:
+        field.extendee = _full_name(field.extendee, scope, known)
+        if isinstance(known[field.extendee], EnumDescriptorProto):
+            raise InvalidSchema(f"{field.name}: the enum {field.extendee[1:]} cannot be extended")
+        if field.type_name:
+            _complete(field, scope, known)
 
 
 def _complete(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.descriptor_pb2 import (
@@ -55,6 +57,8 @@ def descriptor(file: ast.File, name: str) -> FileDescriptorProto:
                 _message(element, found.message_type.add(), is_proto3=syntax == "proto3")
             case ast.Enum():
                 _enum(element, found.enum_type.add())
+            case ast.Extension():
+                _extensions(element, found.extension, is_proto3=syntax == "proto3")
             case ast.Service():
                 service = found.service.add(name=element.name)
                 for method in element.elements:
@@ -70,7 +74,7 @@ def descriptor(file: ast.File, name: str) -> FileDescriptorProto:
                 setattr(found.options, option, str(value))
             case ast.Option("java_multiple_files", value):
                 found.options.java_multiple_files = value is True
-            case _:  # comments, extensions, other options: they change nothing of how records are read
+            case _:  # comments, other options: they change nothing of how records are read
                 pass
     return found
 
@@ -98,6 +102,8 @@ def _message(message: ast.Message, into: DescriptorProto, *, is_proto3: bool) ->
                 _message(element, into.nested_type.add(), is_proto3=is_proto3)
             case ast.Enum():
                 _enum(element, into.enum_type.add())
+            case ast.Extension():
+                _extensions(element, into.extension, is_proto3=is_proto3)
             case ast.Reserved():
                 for text in element.ranges:
                     first, last = _range(text)
@@ -112,6 +118,20 @@ def _message(message: ast.Message, into: DescriptorProto, *, is_proto3: bool) ->
     for field in synthetic:  # after the others, as protoc has them
         into.oneof_decl.add(name=f"_{field.name}")
         field.oneof_index = len(into.oneof_decl) - 1
+
+
+def _extensions(block: ast.Extension, into: Any, *, is_proto3: bool) -> None:
+    """The fields of an `extend` block. `into`: a descriptor's list of them."""
+    for element in block.elements:
+        match element:
+            case ast.Field():
+                field = _field(element, into.add(), is_proto3=is_proto3)
+                field.extendee = block.typeName
+                field.proto3_optional = is_proto3 and element.cardinality is ast.FieldCardinality.OPTIONAL
+            case ast.Group():
+                raise InvalidSchema(f"the group {element.name!r}: groups are not supported")
+            case _:
+                pass
 
 
 def _field(field: ast.Field, into: FieldDescriptorProto, *, is_proto3: bool) -> FieldDescriptorProto:
@@ -214,6 +234,7 @@ def text_of(file: FileDescriptorProto) -> str:
         lines += _message_lines(message, is_proto3=is_proto3)
     for enum in file.enum_type:
         lines += _enum_lines(enum)
+    lines += _extension_lines(file.extension, is_proto3=is_proto3)
     for service in file.service:
         lines.append(f"service {service.name} {{")
         for method in service.method:
@@ -251,7 +272,17 @@ def _message_lines(message: DescriptorProto, *, is_proto3: bool) -> Iterator[str
             yield from (f"  {line}" for line in _message_lines(nested, is_proto3=is_proto3))
     for enum in message.enum_type:
         yield from (f"  {line}" for line in _enum_lines(enum))
+    yield from (f"  {line}" for line in _extension_lines(message.extension, is_proto3=is_proto3))
     yield "}"
+
+
+def _extension_lines(fields: Iterable[FieldDescriptorProto], *, is_proto3: bool) -> Iterator[str]:
+    """`extend` blocks: neighbours that extend the same message are in one."""
+    for extendee, block in groupby(fields, key=attrgetter("extendee")):
+        yield f"extend {extendee} {{"
+        for field in block:
+            yield f"  {_field_text(field, {}, is_proto3=is_proto3)}"
+        yield "}"
 
 
 def _field_text(

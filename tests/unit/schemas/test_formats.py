@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pool, timestamp_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from kafkalite.schemas.compatibility import BACKWARD, FORWARD, FULL, differences
@@ -499,3 +499,91 @@ def test_a_type_that_the_package_cannot_compare_is_an_error_in_words() -> None:
     error = parse("AVRO", '{"type":"error","name":"A","fields":[]}')
     with pytest.raises(InvalidSchema, match="error"):
         error.cannot_read(parse("AVRO", '"int"'))
+
+
+GOOGLE_TYPES = {
+    "calendar_period": "CalendarPeriod", "color": "Color", "date": "Date", "datetime": "DateTime", "dayofweek": "DayOfWeek",
+    "decimal": "Decimal", "expr": "Expr", "fraction": "Fraction", "interval": "Interval", "latlng": "LatLng", "money": "Money",
+    "month": "Month", "phone_number": "PhoneNumber", "postal_address": "PostalAddress", "quaternion": "Quaternion",
+    "timeofday": "TimeOfDay",
+}  # fmt: skip
+
+
+def test_googles_common_types_need_no_reference() -> None:
+    """Confluent's registry and clients have them built in, as they have google/protobuf: the import was not among the references."""
+    lines = [f'import "google/type/{name}.proto";' for name in GOOGLE_TYPES]
+    fields = [f"google.type.{name} f{number} = {number};" for number, name in enumerate(GOOGLE_TYPES.values(), 1)]
+    parsed = parse("PROTOBUF", f'syntax = "proto3"; {" ".join(lines)} message A {{ {" ".join(fields)} }}')
+    assert isinstance(parsed, ProtobufSchema)
+    enums = {field.type_name for field in parsed.file.message_type[0].field if field.type == field.TYPE_ENUM}
+    assert enums == {".google.type.CalendarPeriod", ".google.type.DayOfWeek", ".google.type.Month"}
+    again = parse("PROTOBUF", parsed.serialized())
+    assert isinstance(again, ProtobufSchema) and again.file == parsed.file
+    for name in ("dates", "../date", "date.proto", ""):
+        with pytest.raises(InvalidSchema, match="does not exist"):
+            parse("PROTOBUF", f'syntax = "proto3"; import "google/type/{name}.proto"; message A {{}}')
+
+
+def test_a_reference_of_that_name_is_taken_instead() -> None:
+    own = Import("google/type/date.proto", 'syntax = "proto3"; package google.type; message Date { int64 day = 1; }')
+    text = 'syntax = "proto3"; import "google/type/date.proto"; message A { google.type.Date d = 1; }'
+    before, now = parse("PROTOBUF", text), parse("PROTOBUF", text, [own])
+    assert isinstance(now, ProtobufSchema)
+    assert [field.name for field in now.messages[".google.type.Date"].field] == ["day"]
+    assert now.cannot_read(parse("PROTOBUF", text, [own])) == []
+    assert before.text == now.text
+
+
+def test_a_reference_may_import_what_everybody_has() -> None:
+    """The type 'google.protobuf.Timestamp' was not defined."""
+    imports = 'import "google/protobuf/timestamp.proto"; import "google/type/money.proto";'
+    other = f'syntax = "proto3"; package r; {imports} message R {{ google.protobuf.Timestamp t = 1; google.type.Money m = 2; }}'
+    parsed = parse(
+        "PROTOBUF", 'syntax = "proto3"; import "r.proto"; message A { r.R d = 1; }', [Import("r.proto", other)]
+    )
+    assert isinstance(parsed, ProtobufSchema)
+    assert parsed.file.message_type[0].field[0].type_name == ".r.R"
+
+
+EXTENDING = """syntax = "proto2"; package a.b; import "google/protobuf/descriptor.proto";
+extend google.protobuf.FieldOptions { optional string tag = 50001; repeated M many = 50002; }
+message M {
+  extensions 100 to 199; optional int32 x = 1;
+  extend M { optional string inner = 101 [deprecated = true]; }
+  message N { extend M { optional E e = 102 [default = B]; } }
+  enum E { A = 0; B = 1; }
+}
+"""
+
+
+def test_extensions_of_a_descriptor_are_shown() -> None:
+    """The text that was kept for it had none of its `extend` blocks, and neither had the descriptor of a text."""
+    parsed = parse("PROTOBUF", EXTENDING)
+    assert isinstance(parsed, ProtobufSchema)
+    again = parse("PROTOBUF", parsed.serialized())
+    assert isinstance(again, ProtobufSchema)
+    assert "extend .google.protobuf.FieldOptions" in again.text and again.text.count("extend .a.b.M") == 2
+    assert again.file == parsed.file
+    from_text = parse("PROTOBUF", again.text)
+    assert isinstance(from_text, ProtobufSchema)
+    assert from_text.file == parsed.file
+    pool = descriptor_pool.DescriptorPool()
+    imported = FileDescriptorProto()
+    descriptor_pb2.DESCRIPTOR.CopyToProto(imported)
+    pool.Add(imported)
+    pool.Add(again.file)
+    assert pool.FindExtensionByName("a.b.M.N.e").containing_type.full_name == "a.b.M"
+    assert pool.FindExtensionByName("a.b.tag").number == 50001
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("message M {} extend Nobody { optional int32 a = 100; }", "the type 'Nobody' is not defined"),
+        ("enum E { A = 0; } extend E { optional int32 a = 100; }", "the enum E cannot be extended"),
+        ("message M { extensions 100; } extend M { optional group G = 100 { } }", "groups are not supported"),
+    ],
+)
+def test_what_cannot_be_extended(text: str, reason: str) -> None:
+    with pytest.raises(InvalidSchema, match=reason):
+        parse("PROTOBUF", text)
