@@ -25,7 +25,7 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.authentication import AuthenticatedRequest
-from kafkalite.http.console.body import Values, confirmed, numbers, object_of, partition, texts, value
+from kafkalite.http.console.body import Values, confirmed, long, numbers, object_of, partition, texts, value
 from kafkalite.http.console.cluster import ClusterAccess
 from kafkalite.http.console.record_actions import CONTENT, RecordActions
 from kafkalite.http.console.rights import UserRights
@@ -156,7 +156,7 @@ class Actions:
     async def _reset_group(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         """Without `execute` it only says what would be committed."""
         group, topic = value(values, "group", str), value(values, "topic", str, "")
-        reset = Reset(value(values, "to", str), value(values, "value", int, 0))
+        reset = Reset(value(values, "to", str), long(values, "value", 0))
         if reset.place not in PLACES:
             raise ValueError(f"to: {reset.place!r} is not one of {', '.join(PLACES)}")
         rights.need("DescribeGroups", {_GROUP: [group]})
@@ -221,7 +221,7 @@ class Actions:
     async def _move(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         key = partition(values)
         brokers = tuple(map(BrokerId, numbers(values, "replicas")))
-        throttle = value(values, "throttle", int, 0)
+        throttle = long(values, "throttle", 0)
         await self._reassign(WantedReassignment(*key, brokers, throttle), rights, client)
         return {"text": f"{key} moves to {' '.join(map(str, brokers))}"}
 
@@ -256,6 +256,6 @@ class Actions:
     async def _abort(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         """A transaction that hangs; its coordinator ends every other one itself."""
         rights.need("AbortTransactionRequest")
-        key, start = partition(values), value(values, "start_offset", int)
+        key, start = partition(values), long(values, "start_offset")
         ended = await TransactionAdmin(client, timeout_s=_TIMEOUT_S).abort(key, start_offset=start)
         return {"text": f"aborted the transaction of producer {ended.producer_id} on {key}"}

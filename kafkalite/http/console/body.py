@@ -17,6 +17,9 @@ _TYPES: Mapping[type, str] = {
     dict: "an object",
     bool: "true or false",
 }
+#: Most numbers have 32 bits in requests.
+_INT_END = 2**31
+_LONG_END = 2**63
 
 
 def object_of(body: bytes) -> dict[str, Any]:
@@ -43,7 +46,17 @@ def value(values: Values, name: str, kind: type, default: Any = None) -> Any:
         raise ValueError(f"{name} is missing")
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
         raise ValueError(f"{name} is not {_TYPES[kind]}")
+    if kind is int and isinstance(found, int) and not -_INT_END <= found < _INT_END:
+        raise ValueError(f"{name} is out of range")
     return found
+
+
+def long(values: Values, name: str, default: int | None = None) -> int:
+    """A whole number that has 64 bits in requests: an offset, a time, bytes."""
+    found = values.get(name, default)
+    if type(found) is int and not -_LONG_END <= found < _LONG_END:
+        raise ValueError(f"{name} is out of range")
+    return found if type(found) is int else int(value(values, name, int, default))
 
 
 def texts(values: Values, name: str) -> dict[str, str]:
@@ -53,7 +66,7 @@ def texts(values: Values, name: str) -> dict[str, str]:
 def numbers(values: Values, name: str) -> list[int]:
     """A list of whole numbers."""
     found: list[int] = value(values, name, list)
-    if not all(type(each) is int for each in found):
+    if not all(type(each) is int and -_INT_END <= each < _INT_END for each in found):
         raise ValueError(f"{name} is not a list of whole numbers")
     return found
 

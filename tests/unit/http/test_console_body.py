@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.http.console.body import binary, numbers, object_of
+from kafkalite.http.console.body import binary, long, numbers, object_of, partition, value
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,20 @@ def test_a_list_of_numbers() -> None:
     for wrong in ([None], ["1"], [1.0], [True], "12"):
         with pytest.raises(ValueError, match="replicas is not a list"):
             numbers({"replicas": wrong}, "replicas")
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 10**4000])
+def test_a_number_that_no_request_can_carry(number: int) -> None:
+    """It was refused in the words of what writes the request: "CreateTopicsRequest: argument out of range"."""
+    with pytest.raises(ValueError, match=r"^partitions is out of range$"):
+        value({"partitions": number}, "partitions", int)
+    with pytest.raises(ValueError, match=r"^partition is out of range$"):
+        partition({"topic": "t", "partition": number})
+    with pytest.raises(ValueError, match=r"^replicas is not a list of whole numbers$"):
+        numbers({"replicas": [1, number]}, "replicas")
+    large = {"start_offset": number}
+    if abs(number) < 2**63:
+        assert long(large, "start_offset") == number
+    else:
+        with pytest.raises(ValueError, match=r"^start_offset is out of range$"):
+            long(large, "start_offset")
