@@ -8,7 +8,7 @@ that has waited longest for its peer (for a whole request, or until a response i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -33,6 +33,8 @@ _MAX_CONNECTIONS = 100
 _MAX_HEAD_BYTES = 16 * 1024
 #: Parsed at a time: 4 KiB of one-byte chunks take 5 ms.
 _READ_BYTES = 4 * 1024
+#: Of a response's body, written at a time: the peer need not read.
+_PIECE_BYTES = 64 * 1024
 #: Lines of a request's head: each costs more than its bytes.
 _MAX_HEAD_LINES = 200
 _MAX_PARAMETERS = 20
@@ -188,10 +190,11 @@ class HttpServer:
                 page = await self._page(request, body, peer)
         except TimeoutError:
             page = _TOO_SLOW
-        _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
         self._waiting[writer] = None  # for its peer, which need not read
         async with asyncio.timeout(_DEADLINE_S):
-            await writer.drain()
+            for piece in _pieces(connection, page, is_whole=request.method != b"HEAD"):
+                _write(writer, piece)
+                await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
     async def _receive(
@@ -331,6 +334,11 @@ def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 def _response(connection: h11.Connection, page: Page, *, is_whole: bool) -> bytes:
     """`is_whole`: with its body."""
+    return b"".join(_pieces(connection, page, is_whole=is_whole))
+
+
+def _pieces(connection: h11.Connection, page: Page, *, is_whole: bool) -> Iterator[bytes]:
+    """Of a response, each made when the one before is on its way: the text of all metrics may have megabytes. A small one is in one piece."""
     import h11
 
     headers = [
@@ -341,7 +349,9 @@ def _response(connection: h11.Connection, page: Page, *, is_whole: bool) -> byte
         *page.headers,
     ]
     out: bytes = connection.send(h11.Response(status_code=page.status, headers=headers)) or b""
-    if is_whole:
-        out += connection.send(h11.Data(data=page.body)) or b""
-    out += connection.send(h11.EndOfMessage()) or b""
-    return out
+    for begin in range(0, len(page.body) if is_whole else 0, _PIECE_BYTES):
+        if begin:
+            yield out
+            out = b""
+        out += connection.send(h11.Data(data=page.body[begin : begin + _PIECE_BYTES])) or b""
+    yield out + (connection.send(h11.EndOfMessage()) or b"")

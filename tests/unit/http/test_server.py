@@ -214,6 +214,24 @@ async def test_who_does_not_read_gives_way(monkeypatch: pytest.MonkeyPatch) -> N
             assert server.connections <= 20
 
 
+async def test_of_a_long_page_that_nobody_reads_little_is_written() -> None:
+    """Each scrape that was not read kept a copy of the text."""
+    async with serving(Page(bytes(32 * 2**20))) as server:
+        assert server._listener is not None
+        _, writer = await asyncio.open_connection("127.0.0.1", server._listener.port, limit=1024)
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        held: list[int] = []
+
+        def is_full() -> bool:
+            held[:] = [each.transport.get_write_buffer_size() for each in server._waiting]
+            return held != [] and held[0] > 0
+
+        await until(is_full)
+        assert held[0] < 2**20
+        writer.transport.abort()
+        await until(lambda: server.connections == 0)
+
+
 async def test_an_address_with_many_connections_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Peers whose requests were being served did not give way, and there was always such a one: they sent hundreds of requests ahead."""
     monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 20)
