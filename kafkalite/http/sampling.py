@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from kafkalite.env.turns import result_of
 from kafkalite.extension.messages.rates import (
     DescribeGroupLagRequest,
     DescribeGroupLagResponse,
@@ -85,7 +86,7 @@ class Sampler:
         """Measure once."""
         now = self._node.env.clock.monotonic()
         counts = self._counts()
-        self._traffic.sample(counts, now - self._sampled_at if self._sampled_at is not None else 0.0)
+        await result_of(self._traffic.sample(counts, now - self._sampled_at if self._sampled_at is not None else 0.0))
         self._sampled_at, self._at_ms = now, self._node.env.clock.wall_ms()
         await self._sample_lag()
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping
+from heapq import nlargest
 
 #: Samples that are kept: with one every 10 s, half an hour.
 KEPT = 180
+#: Subjects sampled between two yields: about half a millisecond.
+_STEP = 100
 
 
 class Series:
@@ -42,9 +45,11 @@ class Rates:
         self._is_first = True
         self._series: dict[str, tuple[Series, ...]] = {}
 
-    def sample(self, counts: Mapping[str, Sequence[int]], seconds: float) -> None:
-        """`counts`: what each subject's counters show now; `seconds` since the sample before."""
-        for subject, present in counts.items():
+    def sample(self, counts: Mapping[str, tuple[int, ...]], seconds: float) -> Generator[None, None, None]:
+        """`counts`: what each subject's counters show now; `seconds` since the sample before. In steps."""
+        for number, (subject, present) in enumerate(counts.items(), 1):
+            if not number % _STEP:
+                yield
             # What appears after the first sample began at nothing. A counter that went back belongs to a replica that was
             # recreated: what it shows now is certain.
             before = self._before.get(subject, present if self._is_first else (0,) * self._counters)
@@ -55,12 +60,22 @@ class Rates:
             for each, gain in zip(series, gained, strict=True):
                 each.add(gain / seconds if seconds > 0 else 0.0)
         self._is_first = False
-        self._before = {subject: tuple(present) for subject, present in counts.items()}
-        for subject, series in list(self._series.items()):
+        self._before = dict(counts)
+        totals: list[tuple[float, str]] = []
+        for number, (subject, series) in enumerate(list(self._series.items()), 1):
             if subject not in counts or not any(any(each.values) for each in series):
                 del self._series[subject]
-        while len(self._series) > self._max:
-            del self._series[min(self._series, key=lambda name: sum(sum(each.values) for each in self._series[name]))]
+            elif len(self._series) > self._max:
+                totals.append((sum(sum(each.values) for each in series), subject))
+            if not number % _STEP:
+                yield
+        if len(self._series) > self._max:
+            kept = {subject for _, subject in nlargest(self._max, totals)}
+            for number, subject in enumerate(list(self._series), 1):
+                if subject not in kept:
+                    del self._series[subject]
+                if not number % _STEP:
+                    yield
 
     def of(self, subject: str, points: int) -> tuple[tuple[int, ...], ...]:
         """The latest samples of each counter; empty ones where nothing is known."""
