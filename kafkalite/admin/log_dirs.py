@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.admin.disk_healing import ReplicaSelfHealing
 from kafkalite.env.seams import Disk
+from kafkalite.env.turns import with_pauses
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.disks import (
     AlterStrayRequest,
@@ -55,7 +56,7 @@ class LogDirAdmin:
     async def describe(self, request: DescribeDisksRequest) -> DescribeDisksResponse:
         """All log directories of this node, as configured."""
         sizes: dict[str, int] = {}
-        for log in self._logs.all():
+        async for log in with_pauses(list(self._logs.pool.logs.values())):
             sizes[log.directory] = sizes.get(log.directory, 0) + log.size_bytes
         lost: dict[str, int] = {}
         for directory in self._logs.pool.offline_partitions.values():

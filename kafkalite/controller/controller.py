@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
@@ -11,10 +11,9 @@ from kafkalite.controller.channels import Channels
 from kafkalite.controller.cluster_reading import ClusterReader
 from kafkalite.controller.controller_election import ControllerElection, Won
 from kafkalite.controller.decisions.events import BalancerSettings, ReassignmentLimits, WantedReplication
-from kafkalite.controller.decisions.problems import find_problems
+from kafkalite.controller.decisions.problems import PartitionCounts, count_partitions, find_problems
 from kafkalite.controller.decisions.reassignments import limits_from
 from kafkalite.controller.decisions.state import ControllerState
-from kafkalite.controller.decisions.topic_changes import without_leader
 from kafkalite.controller.describing_balance import describe_balance
 from kafkalite.controller.event_loop import Balance, ControllerEventLoop
 from kafkalite.controller.inbox import Inbox
@@ -359,18 +358,20 @@ class Controller:
 
     # --- health ----------------------------------------------------------------------------------------------
 
-    @property
-    def offline_partitions(self) -> int:
-        """How many partitions nobody leads; `problems` names some of them."""
-        return 0 if self._event_loop is None else len(without_leader(self._event_loop.state))
+    def count_partitions(self) -> Generator[None, None, PartitionCounts]:
+        """Nothing while dormant. In steps."""
+        event_loop = self._event_loop
+        return PartitionCounts() if event_loop is None else (yield from count_partitions(event_loop.state))
 
-    def problems(self) -> tuple[HealthProblem, ...]:
-        """Problems of the cluster that the active controller sees; nothing while dormant."""
+    def problems(self) -> Generator[None, None, tuple[HealthProblem, ...]]:
+        """Problems of the cluster that the active controller sees; nothing while dormant. In steps."""
         event_loop = self._event_loop
         if event_loop is None:
             return ()
         wanted = {name: each.replicas for name, each in self._internal_topics().items()}
-        found = find_problems(event_loop.state, event_loop.reader.malformed_brokers, wanted)
+        found = yield from find_problems(event_loop.state, event_loop.reader.malformed_brokers, wanted)
+        if self._event_loop is not event_loop:  # it has resigned meanwhile
+            return ()
         now_ms = self._env.clock.wall_ms()
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
         own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]

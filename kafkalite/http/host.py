@@ -27,10 +27,7 @@ class ZooKeeper(Protocol):
 
 
 class Health(Protocol):
-    async def load(self) -> None:
-        """To be called before `problems`, which may hold the loop without it."""
-
-    def problems(self) -> tuple[HealthProblem, ...]:
+    async def ask(self) -> tuple[HealthProblem, ...]:
         """What the node can see to be wrong."""
 
 

@@ -1,7 +1,7 @@
 """A node's metrics, collected at each scrape: the hot path only counts plain integers.
 
 Names are Kafka's, as its JMX exporter spells them; metrics that Kafka does not have start with `kafkalite_`. Values of logs are
-reported per topic, not per partition: with ten thousand partitions a scrape would block the node. Only metrics in METRICS can be
+reported per topic, not per partition: the text of ten thousand partitions would have megabytes. Only metrics in METRICS can be
 exported; docs/metrics.md is generated from it.
 
 Imported at the first scrape, because prometheus_client imports an HTTP server and more, 15 ms of processor time.
@@ -9,19 +9,24 @@ Imported at the first scrape, because prometheus_client imports an HTTP server a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from kafkalite import __version__
+from kafkalite.controller.decisions.problems import PartitionCounts
 from kafkalite.controller.stats import FailoverPhases
 from kafkalite.coordination.coordinator import SessionState
+from kafkalite.env.shared import Shared
+from kafkalite.env.turns import result_of
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.replica.counters import Traffic
+from kafkalite.replica.describing import Figures
 from kafkalite.security.quotas import Kind
 from kafkalite.telemetry.counters import Requests, Timing
 
@@ -29,6 +34,10 @@ if TYPE_CHECKING:
     from kafkalite.http.host import Counted
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+#: Samples that are made and written between two yields: about a millisecond.
+_PIECE = 100
+#: Of the text of a metric, before its samples.
+_HEAD_LINES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,43 +180,93 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
-def labelled(name: str, rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    """A metric with labels, in their order."""
+def labelled(name: str, rows: Iterable[tuple[tuple[str, ...], float]]) -> Iterator[Metric]:
+    """A metric with labels, in their order; in pieces, because there may be thousands of rows."""
     found = family(name)
     for labels, value in rows:
         found.add_metric(list(labels), value)
-    return found
+        if len(found.samples) >= _PIECE:
+            yield found
+            found = family(name)
+    yield found
 
 
-def histogram(name: str, rows: Iterable[tuple[tuple[str, ...], Timing]]) -> Metric:
-    """A metric of durations."""
+def histogram(name: str, rows: Iterable[tuple[tuple[str, ...], Timing]]) -> Iterator[Metric]:
+    """A metric of durations, likewise."""
     found = family(name)
     for labels, timing in rows:
         found.add_metric(list(labels), timing.buckets(), timing.sum_ms)
-    return found
+        if len(found.samples) >= _PIECE:
+            yield found
+            found = family(name)
+    yield found
+
+
+class _One(NamedTuple):
+    """What prometheus_client needs of a registry."""
+
+    metric: Metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self.metric,)
+
+
+def text_of(metrics: Iterable[Metric]) -> Generator[None, None, bytes]:
+    """In Prometheus's text format. In steps. Pieces of a metric follow each other; the first one has the head of them all."""
+    lines: list[bytes] = []
+    before, samples = "", 0
+    for metric in metrics:
+        text: bytes = generate_latest(_One(metric))
+        lines.append(text if metric.name != before else text.split(b"\n", _HEAD_LINES)[-1])
+        before = metric.name
+        samples += len(metric.samples)
+        if samples >= _PIECE:
+            samples = 0
+            yield
+    return b"".join(lines)
 
 
 class Exposition:
     """The response to a scrape of a node, including the process's own metrics, which are read from /proc."""
 
     def __init__(self, node: Counted) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(NodeCollector(node))
-        ProcessCollector(registry=self._registry)
-
-    def text(self) -> bytes:
-        """In Prometheus's text format."""
-        text: bytes = generate_latest(self._registry)
-        return text
-
-
-class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has no types
-    """Reads the node's counts at each scrape."""
-
-    def __init__(self, node: Counted) -> None:
         self._node = node
+        self._process = ProcessCollector(registry=None)
+        self._scrapes = Shared(self._scrape)
+
+    async def text(self) -> bytes:
+        """In Prometheus's text format. However many ask at once: a second text is made at most."""
+        return await self._scrapes.result()
+
+    async def _scrape(self) -> bytes:
+        node = self._node
+        seen = Seen(
+            await result_of(node.replicas.describing.figures()),
+            await result_of(node.replicas.hosted.traffic()),
+            await result_of(node.controller.count_partitions()),
+            await node.health.ask(),
+        )
+        return await result_of(text_of(chain(NodeMetrics(node, seen).collect(), self._process.collect())))
+
+
+class Seen(NamedTuple):
+    """What was counted over all partitions, before the other metrics are read."""
+
+    figures: Figures
+    traffic: Mapping[str, Traffic]
+    partitions: PartitionCounts
+    problems: tuple[HealthProblem, ...]
+
+
+class NodeMetrics:
+    """A node's metrics at one scrape."""
+
+    def __init__(self, node: Counted, seen: Seen) -> None:
+        self._node = node
+        self._seen = seen
 
     def collect(self) -> Iterator[Metric]:
+        """Each is read when its turn comes."""
         yield from self._replicas()
         yield from self._logs()
         yield from self._requests()
@@ -216,9 +275,9 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield from self._session()
         yield from self._clients()
         problems: dict[str, int] = {}
-        for problem in self._node.health.problems():
+        for problem in self._seen.problems:
             problems[problem.what] = problems.get(problem.what, 0) + problem.count
-        yield labelled("kafkalite_health_problems", (((what,), n) for what, n in sorted(problems.items())))
+        yield from labelled("kafkalite_health_problems", (((what,), n) for what, n in sorted(problems.items())))
 
     def _clients(self) -> Iterator[Metric]:
         clients = self._node.kafka.client_metrics
@@ -230,13 +289,12 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             attribute_text = ",".join(f"{_quoted(key)}={_quoted(text)}" for key, text in attributes)
             software = client.client_software_name
             rows[client.client_id, client.client_instance_id, software, name, attribute_text] = value
-        yield labelled("kafkalite_client_metric", rows.items())
+        yield from labelled("kafkalite_client_metric", rows.items())
 
     def _replicas(self) -> Iterator[Metric]:
-        replicas = self._node.replicas
-        for name, value in sorted(replicas.describing.counts().items()):
+        for name, value in sorted(self._seen.figures.totals.items()):
             yield single(_RM + name.lower(), value)
-        counters = replicas.hosted.counters
+        counters = self._node.replicas.hosted.counters
         for name, value in (
             ("bytesin", counters.bytes_in),
             ("bytesout", counters.bytes_out),
@@ -253,31 +311,17 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield single("kafkalite_producers_dropped", counters.dropped_producers)
 
     def _logs(self) -> Iterator[Metric]:
-        node = self._node
-        sizes: dict[str, int] = {}
-        segments: dict[str, int] = {}
-        fetch_lag = follower_lag = 0
-        for partition in node.replicas.hosted.all():
-            topic, log = partition.topic_partition.topic, partition.log
-            sizes[topic] = sizes.get(topic, 0) + log.size_bytes
-            segments[topic] = segments.get(topic, 0) + log.segment_count
-            leader = partition.leader
-            if leader is None:
-                fetch_lag = max(fetch_lag, partition.fetch_lag)
-                continue
-            for follower in leader.followers.values():
-                if follower.log_end_offset >= 0:
-                    follower_lag = max(follower_lag, leader.log_end_offset - follower.log_end_offset)
-        counts = sorted(node.replicas.hosted.traffic().items())
+        node, figures = self._node, self._seen.figures
+        counts = sorted(self._seen.traffic.items())
         for name in Traffic._fields:
-            yield labelled(f"kafkalite_topic_{name}", (((topic,), getattr(each, name)) for topic, each in counts))
-        yield labelled("kafka_log_log_size", _by_label(sizes))
-        yield labelled("kafka_log_log_numlogsegments", _by_label(segments))
-        yield single("kafka_server_replicafetchermanager_maxlag", fetch_lag)
-        yield single("kafkalite_follower_lag_max", follower_lag)
+            yield from labelled(f"kafkalite_topic_{name}", (((topic,), getattr(each, name)) for topic, each in counts))
+        yield from labelled("kafka_log_log_size", _by_label(figures.size_bytes))
+        yield from labelled("kafka_log_log_numlogsegments", _by_label(figures.segments))
+        yield single("kafka_server_replicafetchermanager_maxlag", figures.fetch_lag)
+        yield single("kafkalite_follower_lag_max", figures.follower_lag)
         dirs = list(node.logs.pool.dirs.values())
         yield single("kafka_log_logmanager_offlinelogdirectorycount", sum(not each.online for each in dirs))
-        yield labelled(
+        yield from labelled(
             "kafka_log_logmanager_logdirectoryoffline", (((each.path,), float(not each.online)) for each in dirs)
         )
         free: dict[str, int] = {}
@@ -287,7 +331,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
                     free[each.path] = node.env.disk.free_bytes(each.path)
                 except OSError:
                     continue
-        yield labelled("kafkalite_disk_free_bytes", _by_label(free))
+        yield from labelled("kafkalite_disk_free_bytes", _by_label(free))
 
     def _requests(self) -> Iterator[Metric]:
         node = self._node
@@ -297,14 +341,14 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             for listener, requests in listeners.items()
             for api, timing in sorted(requests.by_api.items())
         }
-        yield labelled(_REQUESTS + "requests", ((key, sum(t.total.counts)) for key, t in timings.items()))
-        yield histogram(_REQUESTS + "totaltimems", ((key, t.total) for key, t in timings.items()))
-        yield histogram(_REQUESTS + "localtimems", ((key, t.local) for key, t in timings.items()))
-        yield histogram(_REQUESTS + "remotetimems", ((key, t.remote) for key, t in timings.items()))
+        yield from labelled(_REQUESTS + "requests", ((key, sum(t.total.counts)) for key, t in timings.items()))
+        yield from histogram(_REQUESTS + "totaltimems", ((key, t.total) for key, t in timings.items()))
+        yield from histogram(_REQUESTS + "localtimems", ((key, t.local) for key, t in timings.items()))
+        yield from histogram(_REQUESTS + "remotetimems", ((key, t.remote) for key, t in timings.items()))
         times = node.loop_times
         held = (((cause,), timing) for cause, timing in sorted(times.by_cause.items()))
-        yield histogram("kafkalite_event_loop_held_ms", held)
-        yield histogram("kafkalite_event_loop_late_ms", [((), times.late)])
+        yield from histogram("kafkalite_event_loop_held_ms", held)
+        yield from histogram("kafkalite_event_loop_late_ms", [((), times.late)])
         yield single("kafkalite_event_loop_overruns", times.overruns)
         yield single("kafkalite_cold_reads", node.logs.cold.loads)
         yield single("kafkalite_cold_read_bytes", node.logs.cold.loaded_bytes)
@@ -313,7 +357,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             "kafka": len(node.kafka.listener.connections),
             "rpc": len(node.rpc.connections),
         }
-        yield labelled(_SOCKETS + "connectioncount", _by_label(connections))
+        yield from labelled(_SOCKETS + "connectioncount", _by_label(connections))
         yield single("kafkalite_kept_metadata_bytes", node.kafka.kept_metadata.bytes)
         sessions = node.kafka.fetching.sessions
         yield single(_SESSIONS + "numincrementalfetchsessions", len(sessions))
@@ -336,23 +380,25 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         sums: dict[tuple[str, ...], float] = {}
         for group, topic, _, lag in rows:
             sums[group, topic] = sums.get((group, topic), 0) + lag
-        yield labelled("kafka_consumergroup_lag", ((row[:3], row[3]) for row in rows))
-        yield labelled("kafka_consumergroup_lag_sum", sums.items())
-        yield labelled(
+        yield from labelled("kafka_consumergroup_lag", ((row[:3], row[3]) for row in rows))
+        yield from labelled("kafka_consumergroup_lag_sum", sums.items())
+        yield from labelled(
             "kafka_consumergroup_members", _by_label({group: sampler.members[group] for group in sampler.lag})
         )
         yield single("kafkalite_consumergroup_lag_omitted", sampler.omitted)
 
     def _security(self) -> Iterator[Metric]:
         listeners = self._node.security.listeners() if self._node.security is not None else []
-        yield labelled(_SOCKETS + "successful_authentication", (((each.name,), each.succeeded) for each in listeners))
-        yield labelled(_SOCKETS + "failed_authentication", (((each.name,), each.failed) for each in listeners))
-        yield labelled(
+        yield from labelled(
+            _SOCKETS + "successful_authentication", (((each.name,), each.succeeded) for each in listeners)
+        )
+        yield from labelled(_SOCKETS + "failed_authentication", (((each.name,), each.failed) for each in listeners))
+        yield from labelled(
             "kafkalite_tls_refused", (((each.name,), each.tls.refused) for each in listeners if each.tls is not None)
         )
         access, quotas = self._node.rights.access, self._node.rights.quotas
         yield single(_AUTHORIZER + "allowed", access.allowed)
-        yield labelled(
+        yield from labelled(
             _AUTHORIZER + "denied",
             (
                 ((operation.name, resource.name), count)
@@ -370,26 +416,23 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
 
     def _controller(self) -> Iterator[Metric]:
         controller = self._node.controller
-        stats, state = controller.stats, controller.state
+        stats, state, counted = controller.stats, controller.state, self._seen.partitions
         yield single(_CONTROLLER + "activecontrollercount", int(controller.is_active))
-        yield single(_CONTROLLER + "offlinepartitionscount", controller.offline_partitions)
+        yield single(_CONTROLLER + "offlinepartitionscount", counted.offline)
         yield single(_CONTROLLER + "activebrokercount", 0 if state is None else len(state.brokers))
         yield single(_CONTROLLER + "globaltopiccount", 0 if state is None else len(state.topics))
         yield single(_CONTROLLER + "topicstodeletecount", 0 if state is None else len(state.deletions))
-        assigned = [] if state is None else list(state.assigned())
-        yield single(_CONTROLLER + "globalpartitioncount", len(assigned))
-        led = {} if state is None else state.partitions
-        imbalance = sum(key in led and led[key].leader != replicas[0] for key, replicas in assigned)
-        yield single(_CONTROLLER + "preferredreplicaimbalancecount", imbalance)
+        yield single(_CONTROLLER + "globalpartitioncount", counted.partitions)
+        yield single(_CONTROLLER + "preferredreplicaimbalancecount", counted.imbalanced)
         yield single("kafka_controller_controllerstats_uncleanleaderelections", stats.unclean_elections)
         yield single("kafka_controller_controllerstats_leaderelections", stats.leader_elections)
         yield single("kafka_controller_controllereventmanager_eventqueuesize", stats.queue_size)
-        yield histogram("kafka_controller_controllereventmanager_eventqueuetimems", [((), stats.event_queue)])
-        yield labelled("kafkalite_controller_rpcs_sent", _by_label(stats.rpcs_sent))
-        yield labelled("kafkalite_controller_rpcs_failed", _by_label(stats.rpcs_failed))
-        yield labelled("kafkalite_controller_zk_ops", _by_label(stats.zk_ops))
+        yield from histogram("kafka_controller_controllereventmanager_eventqueuetimems", [((), stats.event_queue)])
+        yield from labelled("kafkalite_controller_rpcs_sent", _by_label(stats.rpcs_sent))
+        yield from labelled("kafkalite_controller_rpcs_failed", _by_label(stats.rpcs_failed))
+        yield from labelled("kafkalite_controller_zk_ops", _by_label(stats.zk_ops))
         failovers = (stats.last_broker_failover, stats.last_controller_failover)
-        yield labelled(
+        yield from labelled(
             "kafkalite_controller_failover_milliseconds",
             ((key, value) for phases in failovers if phases is not None for key, value in _phases(phases)),
         )
@@ -399,7 +442,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield single("kafka_server_sessionexpirelistener_zookeeperdisconnects", session.changes["suspended"])
         yield single("kafka_server_sessionexpirelistener_zookeeperexpires", session.changes["expired"])
         present = SessionState.EXPIRED if session.current is None else session.current.state
-        yield labelled(
+        yield from labelled(
             "kafka_server_sessionexpirelistener_sessionstate",
             (((state.value,), float(state is present)) for state in SessionState),
         )
@@ -407,7 +450,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield single("kafkalite_zookeeper_silent_seconds", max(session.silent_s(), 0.0))
         yield single("kafkalite_zookeeper_away", float(session.away_s() is not None))
         yield single("kafkalite_clock_ahead_seconds", self._node.clock_check.ahead_s)
-        yield labelled("kafkalite_build_info", [((__version__,), 1.0)])
+        yield from labelled("kafkalite_build_info", [((__version__,), 1.0)])
 
 
 def _by_label(values: Mapping[str, float]) -> Iterator[tuple[tuple[str, ...], float]]:

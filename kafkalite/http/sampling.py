@@ -85,18 +85,18 @@ class Sampler:
     async def sample(self) -> None:
         """Measure once."""
         now = self._node.env.clock.monotonic()
-        counts = self._counts()
+        counts = await self._counts()
         await result_of(self._traffic.sample(counts, now - self._sampled_at if self._sampled_at is not None else 0.0))
         self._sampled_at, self._at_ms = now, self._node.env.clock.wall_ms()
         await self._sample_lag()
 
     # --- traffic -------------------------------------------------------------------------------------------
 
-    def _counts(self) -> Mapping[str, tuple[int, ...]]:
+    async def _counts(self) -> Mapping[str, tuple[int, ...]]:
         hosted = self._node.replicas.hosted
         counters = hosted.counters
         total = (counters.bytes_in, counters.bytes_out, counters.messages_in, counters.messages_out)
-        return {ALL: total, **hosted.traffic()}
+        return {ALL: total, **await result_of(hosted.traffic())}
 
     async def describe_traffic(self, request: DescribeTrafficRequest) -> DescribeTrafficResponse:
         """The extension request."""

@@ -69,8 +69,7 @@ class HttpServer:
         trees: first segment of a path -> what serves every path and method below it.
         per_ip: how many connections one address may have; None: as many as all together.
         names: those of this node, which the Host header must have; None: it is not checked, because clients authenticate.
-        turns: one page per turn of the loop, addresses in turn, however many requests were sent ahead: a page may take
-            as long as a scrape of all metrics.
+        turns: one page begins per turn of the loop, addresses in turn, however many requests were sent ahead.
         max_connections: None: 100.
     """
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.admin.cluster_status import status_value
 from kafkalite.client.admin.why import diagnose, gather
+from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.watching import StatusRequest
 from kafkalite.http.authentication import AuthenticatedRequest
@@ -67,23 +68,21 @@ class StatusPages:
             from kafkalite.http.metrics import Exposition
 
             self._exposition = Exposition(self._node)
-        await self._node.health.load()
-        return Page(self._exposition.text(), _METRICS_TYPE)
+        return Page(await self._exposition.text(), _METRICS_TYPE)
 
     async def _healthz(self, asked: AuthenticatedRequest) -> Page:
         if not asked.sees_cluster:  # that it answers is what a probe wants to know
             return _json({"id": self._node.local.broker_id})
-        await self._node.health.load()
-        problems = [
-            {**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.health.problems()
-        ]
+        found = await self._node.health.ask()
+        problems = [{**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in found]
         return _json({"id": self._node.local.broker_id, "problems": problems})
 
-    def _readyz(self, asked: AuthenticatedRequest) -> Page:
+    async def _readyz(self, asked: AuthenticatedRequest) -> Page:
         """Whether clients should be sent here. It stays 200 if only ZooKeeper is away, because each node goes on serving (ADR 15).
         Liveness probes ask `/healthz`: a restart would only end what still works."""
         node = self._node
-        serves = node.ready.is_set() and not node.stopping and node.replicas.hosted.serves()
+        is_up = node.ready.is_set() and not node.stopping
+        serves = is_up and await result_of(node.replicas.hosted.serves())
         text = "ready" if serves else "not ready"
         away = node.zookeeper.away()
         return Page(f"{text}; {away}\n".encode() if away else f"{text}\n".encode(), status=200 if serves else 503)

@@ -99,7 +99,10 @@ class LogState:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._local.segments)
+        segments = self._local.segments
+        if len(segments) == 1:  # most logs
+            return segments[0].size
+        return sum(segment.size for segment in segments)
 
     @property
     def segment_count(self) -> int:
@@ -149,6 +152,11 @@ class LogState:
     def active_producers(self) -> dict[int, ProducerEntry]:
         """Producer id -> entry, the one that wrote last at the end. Not to be changed."""
         return self._producers.active()
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether `producers_in_transaction` has any."""
+        return self._producers.has_any_open
 
     def producers_in_transaction(self) -> Iterator[tuple[int, ProducerEntry]]:
         """See ProducerStates.in_transaction."""

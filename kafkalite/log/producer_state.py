@@ -139,6 +139,11 @@ class ProducerStates:
         """Producer id -> entry. Not to be changed."""
         return self._entries
 
+    @property
+    def has_any_open(self) -> bool:
+        """Whether any transaction is open here."""
+        return bool(self._open)
+
     def in_transaction(self) -> Iterator[tuple[int, ProducerEntry]]:
         """(producer id, entry) of each one whose transaction is open here, by first offset."""
         return ((producer_id, self._entries[producer_id]) for producer_id in self._open.values())

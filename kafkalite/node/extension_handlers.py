@@ -125,10 +125,9 @@ class NodeExtension:
         )
 
     async def _health(self, message: HealthRequest) -> HealthResponse:
-        await self._host.health.load()
         return HealthResponse(
             self._host.local.broker_id,
-            self._host.health.problems(message.subjects[:MAX_SUBJECTS]),
+            await self._host.health.ask(message.subjects[:MAX_SUBJECTS]),
             self._host.settings.broker_states().get(self._host.local.broker_id, ACTIVE),
         )
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.loop_times import SHOWN_FROM_S, LoopTimes
+from kafkalite.env.shared import Shared
+from kafkalite.env.turns import result_of
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.security.posture import posture
 from kafkalite.telemetry.history import History
 
 #: What a part of the node can see to be wrong now.
 Problems = Callable[[], Iterable[HealthProblem]]
+
+
+class InSteps(NamedTuple):
+    """A part that looks at every partition."""
+
+    problems: Callable[[], Generator[None, None, Iterable[HealthProblem]]]
 
 
 class Malformed(Protocol):
@@ -24,11 +32,11 @@ class Malformed(Protocol):
 
 class NodeHealth:
     """Asks every part, in this order. `of_subjects`: problems of these, also those that a part would only count. `load`: has what they
-    read in memory."""
+    read in memory, so that they do not hold the loop."""
 
     def __init__(
         self,
-        parts: Sequence[Problems],
+        parts: Sequence[Problems | InSteps],
         of_subjects: Callable[[Collection[str]], Iterable[HealthProblem]],
         histories: Sequence[History],
         load: Callable[[], Awaitable[None]] | None,
@@ -37,17 +45,28 @@ class NodeHealth:
         self._of_subjects = of_subjects
         self._histories = histories
         self._load = load
+        #: Anybody may ask, and each look is at all partitions.
+        self._looks = Shared(self._look)
 
-    async def load(self) -> None:
-        """To be called before `problems`, which may hold the loop without it."""
+    async def ask(self, subjects: Collection[str] = ()) -> tuple[HealthProblem, ...]:
+        """What this node can see to be wrong. `subjects`: see HealthRequest."""
+        found = await self._looks.result()
+        listed = {(each.what, each.subject) for each in found}
+        return (*found, *(each for each in self._of_subjects(subjects) if (each.what, each.subject) not in listed))
+
+    async def _look(self) -> tuple[HealthProblem, ...]:
         if self._load is not None:
             await self._load()
+        return await result_of(self.problems())
 
-    def problems(self, subjects: Collection[str] = ()) -> tuple[HealthProblem, ...]:
-        """What this node can see to be wrong. `subjects`: see HealthRequest."""
-        found = [problem for part in self._parts for problem in part()]
-        listed = {(each.what, each.subject) for each in found}
-        found += [each for each in self._of_subjects(subjects) if (each.what, each.subject) not in listed]
+    def problems(self) -> Generator[None, None, tuple[HealthProblem, ...]]:
+        """What every part says. In steps."""
+        found: list[HealthProblem] = []
+        for part in self._parts:
+            if isinstance(part, InSteps):
+                found += yield from part.problems()
+            else:
+                found += part()
         return tuple(found)
 
     def history(self, subjects: Sequence[str]) -> list[HistoryEvent]:

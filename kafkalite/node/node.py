@@ -54,7 +54,7 @@ from kafkalite.node.controller_rpc import ControllerRpc
 from kafkalite.node.descriptor_watch import DescriptorWatch
 from kafkalite.node.earlier_sessions import EarlierSessions
 from kafkalite.node.extension_handlers import NodeExtension
-from kafkalite.node.health import NodeHealth, held, malformed, open_listeners
+from kafkalite.node.health import InSteps, NodeHealth, held, malformed, open_listeners
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.membership import ClusterMembership, Followed
@@ -284,8 +284,8 @@ class Node:
                 *(() if self._znode_acls is None else (self._znode_acls.problems,)),
                 self.clock_check.problems,
                 open_listeners(config, self.started_ms),
-                self.replicas.describing.problems,
-                self.controller.problems,
+                InSteps(self.replicas.describing.problems),
+                InSteps(self.controller.problems),
                 partial(disk_problems, self.logs),
                 *(() if security is None else (security.problems,)),
                 self._descriptors.problems,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
 from kafkalite.extension.messages.watching import HealthProblem
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_LEADER,
     NO_OFFSET,
     NO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
+    TopicId,
     TopicPartition,
     is_under_replicated,
 )
@@ -35,8 +38,11 @@ if TYPE_CHECKING:
 
 #: Maximum number of problems of one kind that are listed individually; the rest is counted.
 MAX_DETAILS = 20
-#: Replicas described between two yields: about a millisecond.
+#: Replicas described between two yields, and looked at: about half a millisecond.
 _STEP = 100
+_LOOKED_AT = 200
+#: Digits of a partition's number: it has 32 bits.
+_MAX_DIGITS = 11
 #: The share of replica.lag.time.max.ms after which a member of the ISR that holds up acks=all is reported: a follower without a problem takes far less.
 _SLOW_SHARE = 3
 
@@ -44,6 +50,49 @@ _SLOW_SHARE = 3
 _STANDINGS = _OFFLINE, _UNDER_MIN_ISR, _UNDER_REPLICATED = (
     "partition.offline", "partition.under_min_isr", "partition.under_replicated",
 )  # fmt: skip
+
+
+#: Kafka's names of counts.
+_TOTALS = (
+    "PartitionCount",
+    "LeaderCount",
+    "UnderReplicatedPartitions",
+    "UnderMinIsrPartitionCount",
+    "AtMinIsrPartitionCount",
+    "OfflineReplicaCount",
+    "PartitionsWithLateTransactionsCount",
+    "ProducerIdCount",
+)
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of the replicas here, for metrics. By topic: bytes and segments of their logs. In records: how far the slowest follower here, and the slowest
+    follower of a partition led here, is behind."""
+
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_TOTALS, 0))
+    size_bytes: dict[str, int] = field(default_factory=dict)
+    segments: dict[str, int] = field(default_factory=dict)
+    fetch_lag: int = 0
+    follower_lag: int = 0
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The problems of one kind: the first ones, and how many more, with the time of the earliest of these."""
+
+    subjects: set[str] = field(default_factory=set)
+    listed: list[tuple[str, str]] = field(default_factory=list)
+    more: int = 0
+    more_since_ms: int = 0
+
+    def add(self, subject: str, detail: str, since_ms: int) -> None:
+        self.subjects.add(subject)
+        if len(self.listed) < MAX_DETAILS:
+            self.listed.append((subject, detail))
+        else:
+            self.more_since_ms = min(self.more_since_ms, since_ms) if self.more else since_ms
+            self.more += 1
 
 
 class Describing:
@@ -71,7 +120,8 @@ class Describing:
         self._clock = clock
         self._identity = identity
         self._slow_ms = lag_time_max_ms // _SLOW_SHARE
-        self._since: dict[tuple[str, str], int] = {}
+        #: Kind of a problem -> its subjects.
+        self._since: dict[str, dict[str, int]] = {}
         hosted.history.listeners.append(self._happened)
 
     def describe(
@@ -135,57 +185,90 @@ class Describing:
             is_read_only=partition.is_read_only,
         )
 
-    def counts(self) -> dict[str, int]:
-        """For metrics, under Kafka's names."""
-        counts = dict.fromkeys(
-            (
-                "PartitionCount",
-                "LeaderCount",
-                "UnderReplicatedPartitions",
-                "UnderMinIsrPartitionCount",
-                "AtMinIsrPartitionCount",
-                "OfflineReplicaCount",
-                "PartitionsWithLateTransactionsCount",
-                "ProducerIdCount",
-            ),
-            0,
-        )
-        for partition in self._hosted.all():
-            counts["PartitionCount"] += 1
-            counts["OfflineReplicaCount"] += partition.storage_error is not None
-            counts["ProducerIdCount"] += len(partition.log.active_producers())
-            leader = partition.leader
+    def figures(self) -> Generator[None, None, Figures]:
+        """What metrics show of the replicas here. In steps."""
+        found = Figures()
+        total, sizes, segments = found.totals, found.size_bytes, found.segments
+        number = led = producers = 0
+        for number, partition in enumerate(self._hosted.in_order(), 1):
+            topic, log, leader = partition.topic_partition.topic, partition.log, partition.leader
+            producers += len(log.active_producers())
+            sizes[topic] = sizes.get(topic, 0) + log.size_bytes
+            segments[topic] = segments.get(topic, 0) + log.segment_count
+            if partition.storage_error is not None:
+                total["OfflineReplicaCount"] += 1
             if leader is not None:
-                in_sync = len(leader.committed_isr)
-                counts["LeaderCount"] += 1
-                counts["UnderReplicatedPartitions"] += self._is_short(partition, leader)
-                counts["PartitionsWithLateTransactionsCount"] += self._open_transactions.late(partition) is not None
-                counts["UnderMinIsrPartitionCount"] += leader.is_under_min_isr
-                counts["AtMinIsrPartitionCount"] += in_sync == leader.effective_min_insync_replicas
+                led += 1
+                self._count_led(found, partition, leader)
+            elif partition.fetch_lag > found.fetch_lag:
+                found.fetch_lag = partition.fetch_lag
+            if not number % _LOOKED_AT:
+                yield
+        total["PartitionCount"], total["LeaderCount"], total["ProducerIdCount"] = number, led, producers
         counters = self._hosted.counters
-        counts["ReplicaRestarts"] = self._offline_replicas.restarts
-        counts["IsrShrinks"] = counters.isr_shrinks
-        counts["IsrExpands"] = counters.isr_expands
-        counts["FailedIsrUpdates"] = counters.failed_isr_updates
-        counts["DelayedOperations"] = len(self._hosted.wheel)
-        return counts
+        total["ReplicaRestarts"] = self._offline_replicas.restarts
+        total["IsrShrinks"] = counters.isr_shrinks
+        total["IsrExpands"] = counters.isr_expands
+        total["FailedIsrUpdates"] = counters.failed_isr_updates
+        total["DelayedOperations"] = len(self._hosted.wheel)
+        return found
 
-    def problems(self) -> tuple[HealthProblem, ...]:
-        """What is wrong with the replicas here."""
-        found: dict[str, list[tuple[str, str]]] = {}
+    def _count_led(self, found: Figures, partition: Partition, leader: PartitionLeader) -> None:
+        total = found.totals
+        if self._is_short(partition, leader):
+            total["UnderReplicatedPartitions"] += 1
+        if self._open_transactions.late(partition) is not None:
+            total["PartitionsWithLateTransactionsCount"] += 1
+        if leader.is_under_min_isr:
+            total["UnderMinIsrPartitionCount"] += 1
+        elif len(leader.committed_isr) == leader.effective_min_insync_replicas:
+            total["AtMinIsrPartitionCount"] += 1
+        end = leader.log_end_offset
+        for follower in leader.followers.values():
+            if 0 <= follower.log_end_offset < end:
+                found.follower_lag = max(found.follower_lag, end - follower.log_end_offset)
+
+    def problems(self) -> Generator[None, None, tuple[HealthProblem, ...]]:
+        """What is wrong with the replicas here. In steps."""
+        found: dict[str, _Kind] = {}
+        now_ms, has_lease = self._clock.wall_ms(), self._hosted.usable()
 
         def report(what: str, subject: str, detail: str) -> None:
-            found.setdefault(what, []).append((subject, detail))
+            since = self._since_of(what)
+            if subject not in since:
+                since[subject] = self._began(subject, now_ms)
+            kind = found.get(what)
+            if kind is None:
+                kind = found[what] = _Kind()
+            kind.add(subject, detail, since[subject])
 
-        has_lease = self._hosted.usable()
-        for partition in sorted(self._hosted.all(), key=lambda p: p.topic_partition):
-            name = str(partition.topic_partition)
-            for what, detail in self._problems_of(partition, name, has_lease=has_lease):
-                report(what, name, detail)
-        self._report_unserved(report)
+        for number, partition in enumerate(self._hosted.in_order(), 1):
+            for what, detail in self._problems_of(partition, has_lease=has_lease):
+                report(what, str(partition.topic_partition), detail)
+            if not number % _LOOKED_AT:
+                yield
+                has_lease = self._hosted.usable()
+        unserved = yield from self._strays.unserved()
+        self._report_unserved(unserved, report)
         if self._strays.refusal:
             report("replica.strays_refused", "", self._strays.refusal)
-        return self._with_times(found)
+        for what in self._since.keys() - found.keys():
+            self._since[what].clear()
+        problems: list[HealthProblem] = []
+        for what, kind in found.items():
+            yield
+            since = self._since_of(what)
+            for subject in since.keys() - kind.subjects:
+                del since[subject]
+            # Something may just have happened to it: else the time is known.
+            problems += [
+                HealthProblem(what, since.get(subject) or self._began(subject, now_ms), detail, subject)
+                for subject, detail in kind.listed
+            ]
+            if kind.more:
+                more = f"and {kind.more} more of this kind"
+                problems.append(HealthProblem(what, kind.more_since_ms, more, count=kind.more))
+        return tuple(problems)
 
     def problems_of(self, subjects: Collection[str]) -> tuple[HealthProblem, ...]:
         """What is wrong with these partitions, without an end of the list."""
@@ -193,15 +276,23 @@ class Describing:
         if not wanted:
             return ()
         now_ms, has_lease = self._clock.wall_ms(), self._hosted.usable()
-        named = {str(each.topic_partition): each for each in self._hosted.all()}
         return tuple(
-            HealthProblem(what, self._since.get((what, name)) or self._began(name, now_ms), detail, name)
-            for name in sorted(wanted & named.keys())
-            for what, detail in self._problems_of(named[name], name, has_lease=has_lease)
+            HealthProblem(what, self._since_of(what).get(name) or self._began(name, now_ms), detail, name)
+            for name in sorted(wanted)
+            if (partition := self._named(name)) is not None
+            for what, detail in self._problems_of(partition, has_lease=has_lease)
         )
 
-    def _problems_of(self, partition: Partition, name: str, *, has_lease: bool) -> Iterator[tuple[str, str]]:
+    def _named(self, subject: str) -> Partition | None:
+        """What somebody has asked about, which may be anything."""
+        topic, _, number = subject.rpartition("-")
+        is_number = number.isascii() and number.isdecimal() and len(number) < _MAX_DIGITS
+        partition = self._hosted.get(TopicPartition(topic, int(number))) if is_number else None
+        return partition if partition is not None and str(partition.topic_partition) == subject else None
+
+    def _problems_of(self, partition: Partition, *, has_lease: bool) -> Iterator[tuple[str, str]]:
         """(what, detail)."""
+        name = partition.topic_partition  # as text only where there is a problem
         if partition.storage_error is not None:
             what = "replica.last_copy" if self._offline_replicas.is_last_copy(partition) else "replica.offline"
             yield what, f"{name} is offline: {partition.storage_error}; {self._offline_replicas.standing(partition)}"
@@ -213,15 +304,16 @@ class Describing:
             else:
                 yield "replica.damaged", damage
         if partition.leader is not None:
-            yield from self._problems_of_leader(partition, partition.leader, name, has_lease=has_lease)
+            yield from self._problems_of_leader(partition, partition.leader, has_lease=has_lease)
         elif partition.leader_id == NO_LEADER:
             yield "partition.offline", f"{name} has no leader"
             if partition.is_doubtful:
                 yield "replica.doubtful", f"{name}: {doubts.lasting(partition)}"
 
     def _problems_of_leader(
-        self, partition: Partition, leader: PartitionLeader, name: str, *, has_lease: bool
+        self, partition: Partition, leader: PartitionLeader, *, has_lease: bool
     ) -> Iterator[tuple[str, str]]:
+        name = partition.topic_partition
         if not has_lease and (reason := self._hosted.refusal(partition, -1)):
             yield "partition.fenced", f"{name} accepts no records: ZooKeeper has not answered, and {reason}"
         standing = self._standing(partition)
@@ -238,10 +330,11 @@ class Describing:
         if (late := self._open_transactions.late(partition)) is not None:
             yield "transaction.late", f"{name}: {late.text()}"
 
-    def _report_unserved(self, report: Callable[[str, str, str], None]) -> None:
+    def _report_unserved(
+        self, unserved: Mapping[TopicPartition, TopicId], report: Callable[[str, str, str], None]
+    ) -> None:
         """Replicas of topics that have vanished: in their places, or set aside because a later topic has the name."""
         by_topic: dict[str, list[TopicPartition]] = {}
-        unserved = self._strays.unserved()
         for key in sorted(unserved):
             by_topic.setdefault(key.topic, []).append(key)
         for topic, keys in by_topic.items():
@@ -257,12 +350,14 @@ class Describing:
                 report("replica.kept", str(key), detail)
 
     def _waits_for(self, partition: Partition, leader: PartitionLeader) -> tuple[BrokerId, ...]:
+        if leader.high_watermark >= leader.log_end_offset:  # most partitions, at each look
+            return ()
         now_ms = self._hosted.now_ms()
         found = holding_up(leader, at_ms=now_ms, longer_than_ms=self._slow_ms)
         if found:
             behind_ms = now_ms - min(leader.followers[each].last_caught_up_ms for each in found)
             since_ms = self._clock.wall_ms() - behind_ms
-            self._since.setdefault(("partition.waits", str(partition.topic_partition)), since_ms)
+            self._since_of("partition.waits").setdefault(str(partition.topic_partition), since_ms)
         return found
 
     def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
@@ -271,7 +366,8 @@ class Describing:
         return partition.adding_replicas if known is None else known.adding_replicas
 
     def _is_short(self, partition: Partition, leader: PartitionLeader) -> bool:
-        return is_under_replicated(leader.replicas, leader.committed_isr, self._adding(partition))
+        replicas, isr = leader.replicas, leader.committed_isr
+        return len(isr) < len(replicas) and is_under_replicated(replicas, isr, self._adding(partition))
 
     def _standing(self, partition: Partition) -> str:
         """What is wrong with its leader and its ISR, as far as this node has to say it; of the kinds the worst."""
@@ -284,31 +380,19 @@ class Describing:
 
     def _happened(self, subject: str, _event: Event) -> None:
         """A problem that is over by this is another one if it comes back, also if nobody asks in between."""
-        known = [what for what in _STANDINGS if (what, subject) in self._since]
+        known = [what for what in _STANDINGS if subject in self._since_of(what)]
         if known:
             topic, _, number = subject.rpartition("-")
             partition = self._hosted.get(TopicPartition(topic, int(number)))
             standing = "" if partition is None else self._standing(partition)
             for what in known:
                 if what != standing:
-                    del self._since[what, subject]
+                    del self._since[what][subject]
 
     def _began(self, subject: str, now_ms: int) -> int:
         """A problem that nobody has asked about before stands since the last thing that happened to its partition."""
         events = self._hosted.history.of(subject)
         return events[-1].at_ms if events else now_ms
 
-    def _with_times(self, found: dict[str, list[tuple[str, str]]]) -> tuple[HealthProblem, ...]:
-        now_ms = self._clock.wall_ms()
-        before, self._since = self._since, {}
-        problems: list[HealthProblem] = []
-        for what, cases in found.items():
-            for subject, _ in cases:
-                self._since[what, subject] = before.get((what, subject)) or self._began(subject, now_ms)
-            for subject, detail in cases[:MAX_DETAILS]:
-                problems.append(HealthProblem(what, self._since[what, subject], detail, subject))
-            if len(cases) > MAX_DETAILS:
-                since_ms = min(self._since[what, subject] for subject, _ in cases[MAX_DETAILS:])
-                rest = len(cases) - MAX_DETAILS
-                problems.append(HealthProblem(what, since_ms, f"and {rest} more of this kind", count=rest))
-        return tuple(problems)
+    def _since_of(self, what: str) -> dict[str, int]:
+        return self._since.setdefault(what, {})

@@ -6,6 +6,7 @@ Every append and every move of a high watermark goes through here, whichever req
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator, Iterator
 from typing import Protocol
 
 from kafkalite.coordination.session import SessionKeeper
@@ -37,6 +38,8 @@ FENCE_RECHECK_S = 0.05
 #: For this time (ms) after a consumer was sent to a follower, it may read there without asking the leader again: twice
 #: the default of metadata.max.age.ms, after which consumers ask.
 READ_ELSEWHERE_MS = 600_000
+#: Partitions looked at between two yields: well below a millisecond.
+_STEP = 200
 
 
 class ReplicaEvents(Protocol):
@@ -107,6 +110,13 @@ class HostedPartitions:
         """A copy, in the order of being added."""
         return list(self._partitions.values())
 
+    def in_order(self) -> Iterator[Partition]:
+        """By topic, then number; for a look at all of them in steps: what goes between two of them is left out."""
+        for topic in sorted(self._by_topic):
+            for partition in self.of_topic(topic):
+                if self._partitions.get(partition.topic_partition) is partition:
+                    yield partition
+
     def of_topic(self, topic: str) -> list[Partition]:
         """In the order of their numbers."""
         members = self._by_topic.get(topic, {})
@@ -139,12 +149,27 @@ class HostedPartitions:
             watching.partition = None
         partition.fetch_waiters = {}
 
-    def traffic(self) -> dict[str, Traffic]:
-        """By topic: of all its partitions, led or not, while any of them is here, so that it never goes back."""
-        found = dict(self._left_behind)
-        for key, partition in self._partitions.items():
-            if partition.appended_bytes or partition.fetched_bytes or partition.leader is not None:
-                found[key.topic] = found.get(key.topic, Traffic()).and_of(partition)
+    def traffic(self) -> Generator[None, None, dict[str, Traffic]]:
+        """By topic: of all its partitions, led or not, while any of them is here, so that it never goes back. In steps."""
+        found: dict[str, Traffic] = {}
+        number = 0
+        for topic in list(self._by_topic):
+            # Both in one moment: a partition that leaves after it counts as one that is here.
+            before, partitions = self._left_behind.get(topic), list(self._by_topic.get(topic, {}).values())
+            is_shown = before is not None
+            bytes_in, bytes_out, messages_in, messages_out = before or Traffic()
+            for partition in partitions:
+                number += 1
+                if partition.appended_bytes or partition.fetched_bytes or partition.leader is not None:
+                    is_shown = True
+                    bytes_in += partition.appended_bytes
+                    bytes_out += partition.fetched_bytes
+                    messages_in += partition.appended_records
+                    messages_out += partition.fetched_records
+                if not number % _STEP:
+                    yield
+            if is_shown:
+                found[topic] = Traffic(bytes_in, bytes_out, messages_in, messages_out)
         return found
 
     # --- appending and committing --------------------------------------------------------------
@@ -296,12 +321,19 @@ class HostedPartitions:
             return True
         return not self.usable() and bool(self.refusal(partition, -1))
 
-    def serves(self) -> bool:
-        """False: this node leads partitions, and none of them accepts records."""
+    def serves(self) -> Generator[None, None, bool]:
+        """False: this node leads partitions, and none of them accepts records. In steps."""
+        leads = False
         if self.usable():
             return True
-        led = [partition for partition in self._partitions.values() if partition.leader is not None]
-        return not led or any(not self.refusal(partition, -1) for partition in led)
+        for number, partition in enumerate(self.all(), 1):
+            if partition.leader is not None:
+                leads = True
+                if not self.refusal(partition, -1):
+                    return True
+            if not number % _STEP:
+                yield
+        return not leads
 
     def _withhold(self, partition: Partition) -> None:
         """Fenced: remember it until the lease is back."""

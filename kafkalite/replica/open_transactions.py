@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from kafkalite.env.seams import Clock
+from kafkalite.env.turns import result_of
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.producer_state import ProducerEntry
 from kafkalite.model import Offset, ProducerId
@@ -13,6 +14,8 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.partition import Partition
 
 _CHECK_S = 10.0
+#: Partitions looked at between two yields: well below a millisecond.
+_STEP = 500
 #: A coordinator aborts a transaction after its timeout; the marker has this long to arrive (Kafka's
 #: LATE_TRANSACTION_BUFFER_MS).
 LATE_AFTER_MS = 5 * 60_000
@@ -59,14 +62,20 @@ class OpenTransactions:
         """Check until cancelled."""
         while True:
             await asyncio.sleep(_CHECK_S)
-            self.check()
+            await result_of(self.check())
 
-    def check(self) -> None:
-        """Record the transactions that are open now, and forget the others."""
+    def check(self) -> Generator[None, None, None]:
+        """Record the transactions that are open now, and forget the others. In steps."""
+        concerned: list[Partition] = []
+        for number, partition in enumerate(self._hosted.all(), 1):
+            if partition.log.has_open_transaction:
+                concerned.append(partition)
+            if not number % _STEP:
+                yield
         now, before = self._clock.monotonic(), self._since
         self._since = {
             key: before.get(key, now)
-            for partition in self._hosted.all()
+            for partition in concerned
             for key in (_key(partition, producer_id, entry) for producer_id, entry in _open(partition))
         }
 
@@ -88,6 +97,8 @@ class OpenTransactions:
 
     def late(self, partition: Partition) -> OpenTransaction | None:
         """A partition's earliest transaction if it is open for longer than any coordinator allows, so that readers wait."""
+        if not partition.log.has_open_transaction:  # nearly all partitions, at each look
+            return None
         earliest = next(iter(self.of(partition)), None)
         if earliest is not None and earliest.open_ms > self._max_timeout_ms + LATE_AFTER_MS:
             return earliest

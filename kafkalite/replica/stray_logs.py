@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig
@@ -32,6 +32,8 @@ _log = get_logger(__name__)
 SLICE = 16
 #: Partitions that are named one by one in the log when something happens to many.
 MAX_NAMED = 20
+#: Logs looked at between two yields: well below a millisecond.
+_STEP = 500
 
 
 class StrayLogs:
@@ -160,16 +162,18 @@ class StrayLogs:
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
 
-    def unserved(self) -> dict[TopicPartition, TopicId]:
-        """Logs whose topic is not in the cluster's metadata: kept until it is there again or an operator decides."""
+    def unserved(self) -> Generator[None, None, dict[TopicPartition, TopicId]]:
+        """Logs whose topic is not in the cluster's metadata: kept until it is there again or an operator decides. In steps."""
+        found: dict[TopicPartition, TopicId] = {}
         if self._metadata.controller_epoch < 0:
-            return {}
-        found = [log for log in self._logs.all() if self._hosted.get(log.topic_partition) is None]
-        return {
-            log.topic_partition: log.topic_id
-            for log in found
-            if self._metadata.topic(log.topic_partition.topic) is None
-        }
+            return found
+        logs = self._logs.pool.logs
+        for number, key in enumerate(list(logs), 1):
+            if self._hosted.get(key) is None and self._metadata.topic(key.topic) is None and key in logs:
+                found[key] = logs[key].topic_id
+            if not number % _STEP:
+                yield
+        return found
 
     def delete_orphans(self, topic: str) -> ErrorCode:
         """An operator has requested the deletion of a topic that has vanished: delete its replicas."""

@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, Consumer
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -40,7 +41,7 @@ async def in_sync(cluster: LoopbackCluster, count: int) -> int:
             partition = node.replicas.hosted.get(T0)
             if partition is None or partition.leader is None or len(partition.current_isr) != count:
                 continue
-            if not any(each.replicas.describing.problems() for each in cluster.nodes.values()):
+            if not any(at_once(each.replicas.describing.problems()) for each in cluster.nodes.values()):
                 return number
         await asyncio.sleep(0.05)
 
@@ -83,6 +84,6 @@ async def test_who_alone_has_the_records_stays(tmp_path: Path) -> None:
         assert values == list(range(len(values))) and 0 < len(values) < COUNT
         with fails_with(ErrorCode.CORRUPT_MESSAGE):
             await client.fetch_raw(T0, Offset(len(values)), timeout_s=1)
-        assert [problem.what for problem in cluster.nodes[1].replicas.describing.problems()] == [
+        assert [problem.what for problem in at_once(cluster.nodes[1].replicas.describing.problems())] == [
             "replica.last_copy_damaged"
         ]

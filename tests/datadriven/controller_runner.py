@@ -114,6 +114,7 @@ from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.state import ControllerState, Leftover, Topic, Vanished
 from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
+from kafkalite.env.turns import at_once
 from kafkalite.model import (
     NO_LEADER,
     BrokerId,
@@ -232,7 +233,8 @@ class Script:
             case "known-brokers":
                 self.known_brokers = frozenset(ids_of(words[0]))
             case "problems":
-                self.output += [f"problem {what} {detail}" for what, _, detail in find_problems(self.state, {}, {})]
+                found = at_once(find_problems(self.state, {}, {}))
+                self.output += [f"problem {what} {detail}" for what, _, detail in found]
             case "refuses":
                 info = broker_of(words[0])
                 self.handle(ReplicasDoubtful(info.broker_id, info.broker_epoch, tuple(map(partition_of, words[1:]))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from kafkalite.env.turns import at_once
 from kafkalite.testing.simulation.plan import draw
 from kafkalite.testing.simulation.run import Simulation
 
@@ -16,7 +17,7 @@ class Set(Simulation):
         return [
             name
             for name, each in self.nodes.items()
-            if any(problem.what == "clock.off" for problem in each.node.health.problems())
+            if any(problem.what == "clock.off" for problem in at_once(each.node.health.problems()))
         ]
 
     async def main(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from kafkalite.client.admin.configs import ConfigResource, alter_configs
 from kafkalite.env.seams import Env
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthProblem
@@ -224,7 +225,7 @@ class Emptied(Watched):
         zookeeper.start()
 
     def told(self) -> tuple[set[str], ...]:
-        return tuple({problem.what for problem in node.node.health.problems()} for node in self.nodes.values())
+        return tuple({problem.what for problem in at_once(node.node.health.problems())} for node in self.nodes.values())
 
     async def main(self) -> None:
         self.kept = self.world.zookeeper.tree
@@ -278,14 +279,14 @@ class Asked(Watched):
         await self.until(self.final.not_converged, 90.0, "new topics come up")
         self.world.zookeeper.stop()
         await self.until(
-            lambda: None if all(node.node.health.problems() for node in self.nodes.values()) else "silence",
+            lambda: None if all(at_once(node.node.health.problems()) for node in self.nodes.values()) else "silence",
             10.0,
             "all say so",
         )
         for _ in range(100):
             await self.step()
-        self.said = [problem for node in self.nodes.values() for problem in node.node.health.problems()]
-        self.serve = [node.node.replicas.hosted.serves() for node in self.nodes.values()]
+        self.said = [problem for node in self.nodes.values() for problem in at_once(node.node.health.problems())]
+        self.serve = [at_once(node.node.replicas.hosted.serves()) for node in self.nodes.values()]
         self.world.start("asking", self._ask, self.client_ended)
         await self.until(lambda: None if len(self.answers) == 3 else str(self.answers), 30.0, "every order is answered")
         self.world.start("patient", self._ask_again, self.client_ended)
@@ -295,7 +296,7 @@ class Asked(Watched):
         self.world.zookeeper.start()
         await self.until(lambda: None if len(self.carried_out) == 3 else "waits", 20.0, "every order is carried out")
         await self.until(
-            lambda: "still" if any(node.node.health.problems() for node in self.nodes.values()) else None,
+            lambda: "still" if any(at_once(node.node.health.problems()) for node in self.nodes.values()) else None,
             10.0,
             "all is well",
         )

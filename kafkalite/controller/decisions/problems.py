@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from typing import NamedTuple
 
 from kafkalite.controller.decisions.state import ControllerState
-from kafkalite.model import BrokerId
+from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from kafkalite.wording import number_of
 
 #: (what: a stable word, subject, detail for people)
@@ -14,21 +15,46 @@ Problem = tuple[str, str, str]
 
 #: Partitions without a leader that are named one by one; the rest is a number.
 MAX_NAMED = 100
+#: Partitions looked at between two yields: well below a millisecond.
+_STEP = 200
+
+
+class PartitionCounts(NamedTuple):
+    """Partitions that are not being deleted; of them those that nobody leads, and those whose leader is not their preferred replica."""
+
+    partitions: int = 0
+    offline: int = 0
+    imbalanced: int = 0
+
+
+def count_partitions(state: ControllerState) -> Generator[None, None, PartitionCounts]:
+    """For metrics. In steps."""
+    number = offline = imbalanced = 0
+    for number, (partition, replicas) in enumerate(state.assigned(), 1):
+        known = state.partitions.get(partition)
+        if known is not None and known.leader != replicas[0]:
+            imbalanced += 1
+        if not state.has_leader(partition):
+            offline += 1
+        if not number % _STEP:
+            yield
+    return PartitionCounts(number, offline, imbalanced)
 
 
 def find_problems(
     state: ControllerState, malformed_brokers: Mapping[str, str], wanted_replicas: Mapping[str, int]
-) -> list[Problem]:
+) -> Generator[None, None, list[Problem]]:
     """Partitions without a leader, znodes that cannot be used, deletions and removals that wait for dead brokers, internal topics
-    that were created when there were fewer brokers.
+    that were created when there were fewer brokers. In steps.
 
     Args:
         wanted_replicas: internal topic -> how many replicas the configuration asks for.
     """
     malformed = sorted({**state.malformed, **malformed_brokers}.items())
+    offline = yield from _offline(state)
     return [
         *(("znode.malformed", path, f"{path}: {reason}; left alone") for path, reason in malformed),
-        *_offline(state),
+        *offline,
         *_elsewhere(state),
         *_earlier_states(state),
         *_deletions(state),
@@ -42,26 +68,37 @@ def find_problems(
     ]
 
 
-def _offline(state: ControllerState) -> Iterator[Problem]:
-    offline = []
-    for partition, replicas in state.assigned():
+def _offline(state: ControllerState) -> Generator[None, None, list[Problem]]:
+    found: list[Problem] = []
+    more = 0
+    for number, (partition, replicas) in enumerate(state.assigned(), 1):
         known = state.partitions.get(partition)
-        if known is None:
-            detail = f"{partition} has no state yet"
-            if not any(replica in state.brokers for replica in replicas):
-                detail += f"; none of {list(replicas)} is alive"
-            offline.append((str(partition), detail))
-        elif known.leader not in state.brokers:
-            detail = f"{partition} has no leader; only {[*known.isr, *known.elr]} may lead it"
-            if known.last_known_elr:
-                detail += f"; {list(known.last_known_elr)} came back, but may lack committed records"
-                if away := [each for each in known.last_known_elr if each not in state.brokers]:
-                    detail += f"; {away} are away again, and waited for if nobody else surely has every record"
-            offline.append((str(partition), detail))
-    for subject, detail in offline[:MAX_NAMED]:
-        yield ("partition.offline", subject, detail)
-    if len(offline) > MAX_NAMED:
-        yield ("partition.offline", "", f"{number_of(len(offline) - MAX_NAMED, 'more partition')} without a leader")
+        if known is None or known.leader not in state.brokers:
+            if len(found) < MAX_NAMED:
+                found.append(("partition.offline", str(partition), _why_offline(state, partition, replicas, known)))
+            else:
+                more += 1
+        if not number % _STEP:
+            yield
+    if more:
+        found.append(("partition.offline", "", f"{number_of(more, 'more partition')} without a leader"))
+    return found
+
+
+def _why_offline(
+    state: ControllerState, partition: TopicPartition, replicas: Replicas, known: LeaderAndIsr | None
+) -> str:
+    if known is None:
+        detail = f"{partition} has no state yet"
+        if not any(replica in state.brokers for replica in replicas):
+            detail += f"; none of {list(replicas)} is alive"
+        return detail
+    detail = f"{partition} has no leader; only {[*known.isr, *known.elr]} may lead it"
+    if known.last_known_elr:
+        detail += f"; {list(known.last_known_elr)} came back, but may lack committed records"
+        if away := [each for each in known.last_known_elr if each not in state.brokers]:
+            detail += f"; {away} are away again, and waited for if nobody else surely has every record"
+    return detail
 
 
 def _elsewhere(state: ControllerState) -> Iterator[Problem]:

@@ -213,6 +213,11 @@ class ControllerState:
         leader_epoch, accepts_loss = self.accepted_loss.get(partition, (NO_LEADER_EPOCH, 0))
         return accepts_loss if leader_epoch == now.leader_epoch else 0
 
+    def has_leader(self, partition: TopicPartition) -> bool:
+        """Whether somebody leads it who lives, by a state that its replicas know of no later one than."""
+        known = self.partitions.get(partition)
+        return known is not None and known.leader in self.brokers and not self.is_put_back(partition, known)
+
     def is_put_back(self, partition: TopicPartition, known: LeaderAndIsr) -> bool:
         """Whether the state is an earlier one than the partition's replicas know."""
         return known.leader_epoch < self.later_epochs.get(partition, NO_LEADER_EPOCH)

@@ -365,10 +365,4 @@ def on_tick(state: ControllerState) -> Decision:
 
 def without_leader(state: ControllerState) -> list[TopicPartition]:
     """Partitions that nobody leads, those that have no state yet because no replica was alive, and those whose replicas know a later one."""
-    return [
-        partition
-        for partition, _ in state.assigned()
-        if (known := state.partitions.get(partition)) is None
-        or known.leader not in state.brokers
-        or state.is_put_back(partition, known)
-    ]
+    return [partition for partition, _ in state.assigned() if not state.has_leader(partition)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ApiError
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition
@@ -81,7 +82,7 @@ class FinalChecks:
         has_left = self._simulation.clients.operator.may_leave and bool(kinds & _DISK_FAULTS)
         if not has_left and FaultKind.OLD_COPY not in kinds:
             return False
-        problems = node.node.replicas.describing.problems()
+        problems = at_once(node.node.replicas.describing.problems())
         return any(problem.what == "topic.vanished" and problem.subject == CHURN for problem in problems)
 
     def not_converged(self) -> str | None:

@@ -12,6 +12,7 @@ from kafkalite.controller import event_loop as leadership
 from kafkalite.controller.sources import EventSource
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, Op, SetData
+from kafkalite.env.turns import at_once
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, StopReplicaRequest
 from kafkalite.testing.simulated.zookeeper import Fate
@@ -67,13 +68,13 @@ async def test_a_deleted_topics_name_is_free_while_a_broker_is_dead(cluster: Clu
         await cluster.stop_controller(1)
         await until(lambda: cluster.controllers[2].is_active)
     controller = cluster.controllers[2 if fails_over else 1]
-    (problem,) = [each for each in controller.problems() if each.what == "topic.deletion_waits"]
+    (problem,) = [each for each in at_once(controller.problems()) if each.what == "topic.deletion_waits"]
     assert problem.subject == "broker-3"
     broker = await cluster.start_broker(3)
     await until(lambda: cluster.zookeeper.peek(paths.deleted_topic("id-t")) is None)
     assert isinstance(broker.commands[0], StopReplicaRequest), "before its INIT"
     assert stops(broker) == [("t", 1, "id-t", True)]
-    await until(lambda: controller.problems() == ())
+    await until(lambda: at_once(controller.problems()) == ())
     assert cluster.leader_and_isr("t", 1) is not None and cluster.leader_and_isr("kept") is not None
     assert all(each[2] != "second-life" for broker in cluster.brokers.values() for each in stops(broker))
 
@@ -89,15 +90,15 @@ async def test_a_deletion_does_not_wait_for_an_offline_disk_and_deletes_what_ret
     await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
     data, _ = cluster.zookeeper.peek(paths.deleted_topic("id-t")) or pytest.fail("not recorded")
     assert admin_znodes.decode_deleted_topic(data) == ("t", frozenset({(1, BrokerId(3))}))
-    await until(lambda: [each.what for each in cluster.controllers[1].problems()] == ["topic.deletion_waits"])
-    (problem,) = cluster.controllers[1].problems()
+    await until(lambda: [each.what for each in at_once(cluster.controllers[1].problems())] == ["topic.deletion_waits"])
+    (problem,) = at_once(cluster.controllers[1].problems())
     assert problem.subject == "broker-3"
     assert problem.detail.startswith("an offline disk of broker 3 may have replicas of 1 deleted topic;")
     cluster.brokers[3].has_offline_disk = False
     asked = len(stops(cluster.brokers[3]))
     await until(lambda: cluster.zookeeper.peek(paths.deleted_topic("id-t")) is None)
     assert set(stops(cluster.brokers[3])[asked:]) <= {("t", 1, "id-t", True)}
-    await until(lambda: cluster.controllers[1].problems() == ())
+    await until(lambda: at_once(cluster.controllers[1].problems()) == ())
 
 
 @pytest.mark.checklist(11)
@@ -113,13 +114,15 @@ async def test_kafkas_orders_below_the_znode(cluster: Cluster, data: bytes) -> N
     await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
     await until(lambda: cluster.zookeeper.peek(paths.delete_topic("no-topic")) is None)
     if data == b"{not json":
-        await until(lambda: [each.subject for each in cluster.controllers[1].problems()] == [paths.DELETE_TOPICS])
+        await until(
+            lambda: [each.subject for each in at_once(cluster.controllers[1].problems())] == [paths.DELETE_TOPICS]
+        )
         assert cluster.zookeeper.peek(paths.topic("u")) is not None
         return
     await until(lambda: (cluster.zookeeper.peek(paths.topic("u")) is None) is bool(data))
     await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
     assert cluster.zookeeper.peek(paths.delete_topic("t")) is None
-    await until(lambda: cluster.controllers[1].problems() == ())
+    await until(lambda: at_once(cluster.controllers[1].problems()) == ())
     assert settled(cluster, TopicPartition("v", 0))
 
 
@@ -302,7 +305,7 @@ async def test_a_topic_that_takes_a_free_name_before_the_deletion_is_known_to_be
     found = zk.peek(paths.topic("t"))
     assert found is not None and topic_znodes.decode_topic(found[0]).topic_id == "later"
     assert zk.peek(paths.config_topic("t")) is not None
-    assert cluster.controllers[1].problems() == ()
+    assert at_once(cluster.controllers[1].problems()) == ()
 
 
 MANY = [f"t{number:03}" for number in range(300)]
@@ -358,7 +361,7 @@ async def test_the_next_controller_goes_on_where_a_deletion_of_many_topics_has_s
     asked = {name: len([s for s in stops(cluster.brokers[1]) if s[0] == name]) for name in MANY}
     await until(lambda: not any(is_there(cluster, name) for name in MANY))
     await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
-    await until(lambda: cluster.controllers[2].problems() == ())
+    await until(lambda: at_once(cluster.controllers[2].problems()) == ())
     again = {name for name in MANY if len([s for s in stops(cluster.brokers[1]) if s[0] == name]) > asked[name]}
     assert again == set(left), "what was gone with its request is not asked for again"
 

@@ -15,6 +15,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.controller import event_loop
 from kafkalite.coordination import admin_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Create, Delete, SetData
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.handling import RpcRequest
@@ -161,11 +162,11 @@ async def test_nobody_in_sync_means_nobody_leads_unless_unclean(cluster: Cluster
     await until(lambda: cluster.leader_and_isr("strict") == (-1, (1,), 1))
     await until(lambda: cluster.leader_and_isr("loose") == (2, (2,), 1))
     await until(lambda: cluster.controllers[1].stats.unclean_elections == 1)  # counted when the write is answered
-    await until(lambda: [each.what for each in cluster.controllers[1].problems()] == ["partition.offline"])
-    assert cluster.controllers[1].offline_partitions == 1
+    await until(lambda: [each.what for each in at_once(cluster.controllers[1].problems())] == ["partition.offline"])
+    assert at_once(cluster.controllers[1].count_partitions()).offline == 1
     await cluster.start_broker(1)
     await until(lambda: cluster.leader_and_isr("strict") == (1, (1,), 2))
-    await until(lambda: cluster.controllers[1].problems() == ())
+    await until(lambda: at_once(cluster.controllers[1].problems()) == ())
 
 
 @pytest.mark.checklist(19)
@@ -314,8 +315,8 @@ async def test_malformed_orders_are_reported_and_left_alone(cluster: Cluster) ->
     cluster.zookeeper.poke(Create(paths.PREFERRED_REPLICA_ELECTION, b"[]"))
     cluster.zookeeper.poke(Create(paths.topic("bad"), b'{"version":9}'))
     controller = cluster.controllers[1]
-    await until(lambda: len(controller.problems()) == 3)
-    assert {problem.what for problem in controller.problems()} == {"znode.malformed"}
+    await until(lambda: len(at_once(controller.problems())) == 3)
+    assert {problem.what for problem in at_once(controller.problems())} == {"znode.malformed"}
     assert (cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0] == b"{not json"
     cluster.create_topic("t", {0: (1, 2)})
     await until(lambda: settled(cluster))
@@ -323,7 +324,7 @@ async def test_malformed_orders_are_reported_and_left_alone(cluster: Cluster) ->
     cluster.zookeeper.poke(SetData(paths.PREFERRED_REPLICA_ELECTION, admin_znodes.encode_preferred_election([T0])))
     await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
     await until(lambda: cluster.zookeeper.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
-    await until(lambda: [problem.subject for problem in controller.problems()] == [paths.topic("bad")])
+    await until(lambda: [problem.subject for problem in at_once(controller.problems())] == [paths.topic("bad")])
 
 
 @pytest.mark.checklist(10)
@@ -413,14 +414,16 @@ async def test_hung_broker_delays_no_other_and_is_reported() -> None:
                 partition = TopicPartition(f"t{number}", 0)
                 cluster.create_topic(partition.topic, {0: (1, 2, 3)})
                 await until(partial(cluster.brokers[1].metadata.__contains__, partition))
-            await until(lambda: "command.unanswered" in [each.what for each in cluster.controllers[1].problems()])
+            await until(
+                lambda: "command.unanswered" in [each.what for each in at_once(cluster.controllers[1].problems())]
+            )
             await until(alerts)
         assert [alert["log_level"] for alert in alerts()] == ["error"]
         assert cluster.controllers[1].stats.rpcs_failed.total() > 0
         hung.set()
         cluster.brokers[3].hung = None
         await until(lambda: len(cluster.brokers[3].roles) == 5)
-        await until(lambda: cluster.controllers[1].problems() == ())
+        await until(lambda: at_once(cluster.controllers[1].problems()) == ())
     finally:
         await cluster.close()
 

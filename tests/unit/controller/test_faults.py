@@ -28,6 +28,7 @@ from kafkalite.coordination.coordinator import (
     Stat,
     Watch,
 )
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     BrokerId,
@@ -138,7 +139,7 @@ async def test_end_of_the_session_ends_the_term(cluster: Cluster) -> None:
     controller = cluster.controllers[1]
     cluster.zookeeper.expire("controller-1")
     await until(cluster.tasks[1].done)
-    assert not controller.is_active and controller.epoch == -1 and controller.problems() == ()
+    assert not controller.is_active and controller.epoch == -1 and at_once(controller.problems()) == ()
     refused = await controller.on_isr_changed(IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch, ()))
     assert refused.error == 41
     answer = await controller.controlled_shutdown(ControlledShutdownRequest(BrokerId(1), cluster.brokers[1].epoch))
@@ -189,8 +190,8 @@ async def test_health_names_the_error_with_which_a_broker_refuses_a_command(clus
     cluster.brokers[2].refuses = ErrorCode.KAFKA_STORAGE_ERROR
     cluster.create_topic("t", {0: (2,)})
     controller = cluster.controllers[1]
-    await until(lambda: "command.refused" in {each.what for each in controller.problems()})
-    detail = next(each.detail for each in controller.problems() if each.what == "command.refused")
+    await until(lambda: "command.refused" in {each.what for each in at_once(controller.problems())})
+    detail = next(each.detail for each in at_once(controller.problems()) if each.what == "command.refused")
     assert detail == "broker 2 refused a command for t-0: KAFKA_STORAGE_ERROR"
 
 
@@ -372,12 +373,12 @@ async def test_malformed_state_is_reported_and_keeps_brokers_from_setting_replic
     command = cluster.brokers[2].of(LeaderAndIsrRequest)[0]
     assert isinstance(command, LeaderAndIsrRequest)
     assert not command.is_init and [entry.partition for entry in command.partitions] == [1]
-    assert "znode.malformed" in [problem.what for problem in controller.problems()]
+    assert "znode.malformed" in [problem.what for problem in at_once(controller.problems())]
     repaired = topic_znodes.encode_partition_state(a_state(0))
     cluster.zookeeper.poke(SetData(paths.partition_state(T0), repaired))
     await cluster.stop_broker(2)
     await cluster.start_broker(2)  # an occasion to look again at what has no leader
-    await until(lambda: not controller.problems())
+    await until(lambda: not at_once(controller.problems()))
 
 
 async def test_a_znode_that_the_controller_may_not_write_stops_nothing_else(cluster: Cluster) -> None:

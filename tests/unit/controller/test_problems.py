@@ -13,6 +13,7 @@ from kafkalite.controller.channels import Channels, _Channel
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.refusals import Refusal, Refusals
 from kafkalite.controller.decisions.state import ControllerState, Removal, Topic
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     GROUP_TOPIC,
@@ -54,7 +55,7 @@ def _state(brokers: int, *replicas: tuple[int, ...]) -> ControllerState:
     ],
 )
 def test_an_internal_topic_with_few_replicas(state: ControllerState, *, is_reported: bool) -> None:
-    found = [subject for what, subject, _ in find_problems(state, {}, WANTED) if what == "topic.few_replicas"]
+    found = [subject for what, subject, _ in at_once(find_problems(state, {}, WANTED)) if what == "topic.few_replicas"]
     assert found == ([GROUP_TOPIC] if is_reported else [])
 
 
@@ -70,7 +71,7 @@ def test_removed_partitions_that_a_dead_broker_may_bring_back() -> None:
         TopicPartition("u", 1): Removal(waiting=frozenset({BrokerId(1)})),
         TopicPartition("v", 1): Removal(drain=True),
     }
-    found = find_problems(dataclasses.replace(state, removals=waiting), {}, {})
+    found = at_once(find_problems(dataclasses.replace(state, removals=waiting), {}, {}))
     detail = "removed partitions of t wait for brokers [8, 9] to return; until then none can be added to it"
     assert found == [("partition.removal_waits", "t", detail)]
 

@@ -11,6 +11,7 @@ from kafkalite.controller.cluster_reading import ClusterReader
 from kafkalite.controller.sources import EventSource
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData, Watch
+from kafkalite.env.turns import at_once
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import StopReplicaRequest
 from tests.support.waiting import until
@@ -199,9 +200,9 @@ async def test_orders_that_name_nothing_are_dropped_and_malformed_ones_left_alon
     order(cluster, {TopicPartition("no", 0): (1,), TopicPartition("t", 7): (1,), T0: (1, 2)})
     await until(lambda: done(cluster))
     cluster.zookeeper.poke(Create(paths.REASSIGN_PARTITIONS, b'{"version":1,"partitions":[{"topic":"t"}]}'))
-    await until(lambda: [p.what for p in cluster.controllers[1].problems()] == ["znode.malformed"])
+    await until(lambda: [p.what for p in at_once(cluster.controllers[1].problems())] == ["znode.malformed"])
     cluster.zookeeper.poke(Delete(paths.REASSIGN_PARTITIONS))
-    await until(lambda: cluster.controllers[1].problems() == ())
+    await until(lambda: at_once(cluster.controllers[1].problems()) == ())
 
 
 @pytest.mark.checklist("F21")
@@ -233,7 +234,7 @@ async def test_partitions_are_added(cluster: Cluster) -> None:
     await until(lambda: zk.peek(paths.partitions_add("t")) is None)
     assert cluster.leader_and_isr("t", 0) == (1, (1, 2), 0)
     zk.poke(Create(paths.partitions_add("t")), Create(paths.partition_add(TopicPartition("t", 9)), b"[1]"))
-    await until(lambda: [p.what for p in cluster.controllers[1].problems()] == ["znode.malformed"])
+    await until(lambda: [p.what for p in at_once(cluster.controllers[1].problems())] == ["znode.malformed"])
 
 
 @pytest.mark.checklist(9)
@@ -274,15 +275,17 @@ async def test_a_removed_partitions_number_waits_for_an_offline_disk(cluster: Cl
     cluster.brokers[2].has_offline_disk = True
     zk.poke(Create(paths.partitions_remove("t")), Create(paths.partition_remove(t1)))
     # The new partitions count as problems until the controller has read back their states.
-    await until(lambda: [each.what for each in cluster.controllers[1].problems()] == ["partition.removal_waits"])
-    (problem,) = cluster.controllers[1].problems()
+    await until(
+        lambda: [each.what for each in at_once(cluster.controllers[1].problems())] == ["partition.removal_waits"]
+    )
+    (problem,) = at_once(cluster.controllers[1].problems())
     assert problem.subject == "t"
     assert problem.detail.startswith("offline disks of brokers [2] may have removed partitions of t;")
     assert all(t1 not in broker.roles and t1 not in broker.metadata for broker in cluster.brokers.values())
     assert zk.peek(paths.partition_remove(t1)) is not None
     cluster.brokers[2].has_offline_disk = False
     await until(lambda: zk.peek(paths.partitions_remove("t")) is None)
-    await until(lambda: cluster.controllers[1].problems() == ())
+    await until(lambda: at_once(cluster.controllers[1].problems()) == ())
 
 
 async def test_replicas_that_were_moved_away_from_a_broker_with_an_offline_disk_are_remembered(
@@ -319,7 +322,7 @@ async def test_only_the_last_partitions_can_be_removed(cluster: Cluster) -> None
         Create(paths.partitions_remove("t")),
         *(Create(paths.partition_remove(TopicPartition("t", p))) for p in (0, 1)),
     )
-    await until(lambda: len(cluster.controllers[1].problems()) == 2)
+    await until(lambda: len(at_once(cluster.controllers[1].problems())) == 2)
     value = zk.peek(paths.topic("t"))
     assert value is not None and sorted(topic_znodes.decode_topic(value[0]).partitions) == [0, 1, 2]
 

@@ -9,15 +9,18 @@ import shutil
 import subprocess
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
+from kafkalite.env.turns import at_once
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.http.metrics import COUNTER, HISTOGRAM, METRICS
+from kafkalite.http.metrics import COUNTER, HISTOGRAM, METRICS, histogram, labelled, single, text_of
 from kafkalite.model import TopicPartition
 from kafkalite.telemetry.counters import BUCKETS_MS, Requests, Timing
 from kafkalite.testing.cluster import Cluster, cluster
@@ -121,6 +124,20 @@ def test_timings_add_up() -> None:
     assert [timing.sum_ms for timing in (found.local, found.remote, found.total)] == [3.0, 499.0, 502.0]
     counts = [dict(timing.buckets()) for timing in (found.local, found.remote, found.total)]
     assert [(rows["0.1"], rows["2.5"], rows["500.0"]) for rows in counts] == [(0, 2, 2), (1, 1, 2), (0, 1, 2)]
+
+
+def test_the_text_of_many_samples_is_made_in_steps_and_is_the_same() -> None:
+    rows = [((f"topic{number:03d}",), float(number)) for number in range(250)]
+    families = [single("kafkalite_producers_dropped", 1), *labelled("kafka_log_log_size", rows)]
+    families += histogram("kafka_network_requestmetrics_totaltimems", [(("kafka", "Fetch"), Timing())] * 20)
+    whole: dict[str, Metric] = {}
+    for each in families:
+        whole.setdefault(each.name, Metric(each.name, each.documentation, each.type)).samples.extend(each.samples)
+    steps = text_of(families)
+    assert sum(1 for _ in steps) >= 5, "a hundred samples or so in each"
+    expected = generate_latest(SimpleNamespace(collect=whole.values))
+    assert at_once(text_of(families)) == expected and expected.count(b"# HELP") == 3
+    assert at_once(text_of(labelled("kafka_log_log_size", rows[:100]))).count(b"\n") == 102, "as many as a piece has"
 
 
 def test_the_dashboard_names_only_metrics_that_there_are() -> None:

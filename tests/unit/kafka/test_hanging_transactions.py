@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalite.client.admin.hanging_transactions import Coordinated, hanging
+from kafkalite.env.turns import at_once
 from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
@@ -209,7 +210,7 @@ async def test_a_late_transaction_is_reported_by_health_and_why(
         assert f"producer {story.hanging[0]}" in problem["detail"] and "find-hanging" in problem["do"]
         why = await story.cli("why", "t-0")
         assert why.code == 1 and "transaction.late" in why.out and "offset 2" in why.out
-        assert story.leader().describing.counts()["PartitionsWithLateTransactionsCount"] == 1
+        assert at_once(story.leader().describing.figures()).totals["PartitionsWithLateTransactionsCount"] == 1
         # The operator ends it by its producer; the other one ends as usual.
         ended = await story.cli(
             "transactions", "abort", "t-0", "--producer-id", str(story.hanging[0]), "--producer-epoch", "0", "--json"
@@ -219,7 +220,8 @@ async def test_a_late_transaction_is_reported_by_health_and_why(
         assert forced.code == 0
         assert story.stable() == story.end_offset()
         why = await story.cli("why", "t-0")
-        assert (why.code, story.leader().describing.counts()["PartitionsWithLateTransactionsCount"]) == (0, 0)
+        figures = at_once(story.leader().describing.figures())
+        assert (why.code, figures.totals["PartitionsWithLateTransactionsCount"]) == (0, 0)
 
 
 async def test_nothing_is_said_to_hang_while_a_coordinator_is_missing(tmp_path: Path) -> None:
@@ -242,9 +244,9 @@ async def test_the_age_is_kept_over_a_change_of_leaders_and_forgotten_with_the_t
             if (partition := node.replicas.hosted.get(ZERO)) is not None and partition.leader is None
         )
         await until(lambda: len(follower.open_transactions.of(hosted)) >= 2)
-        follower.open_transactions.check()
+        at_once(follower.open_transactions.check())
         assert len(follower.open_transactions._since) == 2
         await story.cli("transactions", "abort", "t-0", "--start-offset", "2")
         await until(lambda: len(follower.open_transactions.of(hosted)) <= 1)
-        follower.open_transactions.check()
+        at_once(follower.open_transactions.check())
         assert len(follower.open_transactions._since) == 1

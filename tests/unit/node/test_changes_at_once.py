@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
@@ -123,7 +124,7 @@ async def test_producer_ids_that_cannot_be_read_are_named(tmp_path: Path) -> Non
         cluster.nodes[1].producer_ids._spare.clear()
         answer = await client.call_node(BrokerId(1), asked, timeout_s=150)
         assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        [problem] = [each for each in cluster.nodes[1].health.problems() if each.subject == path]
+        [problem] = [each for each in at_once(cluster.nodes[1].health.problems()) if each.subject == path]
         assert problem.what == "znode.malformed" and "do not remove it" in problem.detail
         await zookeeper.set(path, b'{"version":1,"broker":1,"block_start":"9000","block_end":"9999"}', -1)
         answer = await client.call_node(BrokerId(1), asked, timeout_s=150)

@@ -19,6 +19,7 @@ from kafkalite.config import (
     with_dynamic,
 )
 from kafkalite.coordination.topic_configs import write_config
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ConfigError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.log.housekeeping import Housekeeping
@@ -161,7 +162,7 @@ async def test_settings_that_contradict_each_other_are_refused_or_named() -> Non
         zk = await running.nodes[2].session.wait()
         await write_config(zk, "brokers", "2", {LEAST: "7", MOST: "5", "max.connections": "70"}, replace=True)
         await settled(running, lambda config: config.max_connections == 70, (2,))
-        [problem] = running.nodes[2].health.problems()
+        [problem] = at_once(running.nodes[2].health.problems())
         assert problem.subject == "/config/brokers/2" and "is above max.compaction.lag.ms" in problem.detail
 
 
@@ -182,7 +183,7 @@ async def test_settings_written_by_hand_that_cannot_be_used_are_named_by_health(
             await write_config(zk, entity_type, name, settings, replace=True)  # as a hand does: nothing is checked
             while node.settings.configs.topic(name) != settings and node.settings.configs.broker(None) != settings:
                 await asyncio.sleep(0.01)
-            return [f"{each.subject}: {each.detail}" for each in node.health.problems()]
+            return [f"{each.subject}: {each.detail}" for each in at_once(node.health.problems())]
 
         assert await told({"retention.ms": "-1", "segment.ms": "soon"}, "topics", "t") == [
             "/config/topics/t: segment.ms: 'soon' is not an integer; the other settings hold"

@@ -5,9 +5,10 @@ import dataclasses
 
 import pytest
 
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, TopicPartition, is_under_replicated
-from kafkalite.node.health import NodeHealth
+from kafkalite.node.health import InSteps, NodeHealth
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 
 TP = TopicPartition("t", 0)
@@ -50,12 +51,16 @@ async def test_health_and_metrics_pass_over_what_a_reassignment_adds(make_cluste
         return told
 
     await cluster.command(1, tell(adding_replicas=(BrokerId(3),)))
-    assert node.manager.describing.counts()["UnderReplicatedPartitions"] == 0
-    assert [each for each in node.manager.describing.problems() if each.what == "partition.under_replicated"] == []
+    assert at_once(node.manager.describing.figures()).totals["UnderReplicatedPartitions"] == 0
+    assert [
+        each for each in at_once(node.manager.describing.problems()) if each.what == "partition.under_replicated"
+    ] == []
     tell()  # the reassignment is over, or called off: nothing but the metadata says so
     await asyncio.sleep(0)
-    assert node.manager.describing.counts()["UnderReplicatedPartitions"] == 1
-    (problem,) = [each for each in node.manager.describing.problems() if each.what == "partition.under_replicated"]
+    assert at_once(node.manager.describing.figures()).totals["UnderReplicatedPartitions"] == 1
+    (problem,) = [
+        each for each in at_once(node.manager.describing.problems()) if each.what == "partition.under_replicated"
+    ]
     assert problem.detail == "t-0: not in sync: 3"
 
 
@@ -72,16 +77,16 @@ async def test_a_member_that_holds_up_acks_is_reported_before_it_leaves_the_isr(
     await cluster.command(3, dataclasses.replace(state, leader=BrokerId(-1), leader_epoch=LeaderEpoch(1)))
     assert (await node.produce(TP, b"x", acks=1)).error == ErrorCode.NONE
     await until(lambda: leader.followers[2].log_end_offset == 1)
-    assert node.manager.describing.problems() == ()
+    assert at_once(node.manager.describing.problems()) == ()
     leader.followers[3].last_caught_up_ms -= 30_000
-    (problem,) = node.manager.describing.problems()
+    (problem,) = at_once(node.manager.describing.problems())
     assert (problem.what, problem.subject) == ("partition.waits", "t-0")
     assert problem.detail == "t-0: records wait for replicas that do not fetch them: 3"
     assert 29_000 < node.env.clock.wall_ms() - problem.since_ms < 60_000
     later = cluster.decide(TP, leader=1, isr=(1, 2, 3), epoch=2, replicas=(1, 2, 3))
     for number in (1, 3):
         await cluster.command(number, later)
-    await until(lambda: node.manager.describing.problems() == ())
+    await until(lambda: at_once(node.manager.describing.problems()) == ())
     assert cluster.state(TP).isr == (1, 2, 3)
 
 
@@ -99,7 +104,7 @@ async def test_a_problem_that_was_over_between_two_questions_stands_since_it_cam
 
     def seen(at_ms):
         now_ms[0] = at_ms
-        return [(each.what, each.since_ms) for each in node.manager.describing.problems()]
+        return [(each.what, each.since_ms) for each in at_once(node.manager.describing.problems())]
 
     await lead(0, (1,), 1_000)
     assert seen(5_000) == [("partition.under_min_isr", 1_000)]
@@ -121,12 +126,12 @@ async def test_of_many_problems_those_of_a_partition_that_is_asked_for_are_liste
     for number in range(25):
         key = TopicPartition("t", number)
         await cluster.command(1, cluster.decide(key, leader=1, isr=(1,), epoch=0, replicas=(1, 2)))
-    problems = node.manager.describing.problems()
+    problems = at_once(node.manager.describing.problems())
     assert [each.subject for each in problems] == [*(f"t-{number}" for number in range(20)), ""]
     assert problems[-1].count == 5
     (problem,) = node.manager.describing.problems_of(["t-24", "t-25", "nothing"])
     assert (problem.what, problem.subject) == ("partition.under_min_isr", "t-24")
     assert problem.since_ms == node.manager.hosted.history.of("t-24")[-1].at_ms
-    health = NodeHealth([node.manager.describing.problems], node.manager.describing.problems_of, (), None)
-    assert health.problems() == problems
-    assert health.problems(["t-24", "t-3"]) == (*problems, problem)
+    health = NodeHealth([InSteps(node.manager.describing.problems)], node.manager.describing.problems_of, (), None)
+    assert await health.ask() == problems
+    assert await health.ask(["t-24", "t-3"]) == (*problems, problem)

@@ -16,7 +16,7 @@ from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.coordination.topic_znodes import encode_partition_state
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.env.turns import result_of
+from kafkalite.env.turns import at_once, result_of
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     BrokerEpoch,
@@ -75,8 +75,8 @@ async def test_a_silent_follower_leaves_without_any_traffic_and_acks_go_on(make_
     await until(lambda: [change.isr for change in leader.changes] == [(1, 2)])
     change = leader.changes[0]
     assert (change.leader_epoch, change.partition_epoch) == (0, cluster.state(TP).partition_epoch)
-    assert leader.manager.describing.counts()["UnderReplicatedPartitions"] == 1
-    assert [problem.what for problem in leader.manager.describing.problems()] == ["partition.under_replicated"]
+    assert at_once(leader.manager.describing.figures()).totals["UnderReplicatedPartitions"] == 1
+    assert [problem.what for problem in at_once(leader.manager.describing.problems())] == ["partition.under_replicated"]
 
 
 #: The node's own keeper does nothing meanwhile.
@@ -385,7 +385,7 @@ async def test_min_insync_replicas_at_append_and_at_completion(make_cluster, unt
     assert (await leader.produce(TP, b"z", acks=1)).error == ErrorCode.NONE
     partition = leader.partition(TP)
     assert (partition.log.log_end_offset, partition.high_watermark) == (2, 0)
-    assert [problem.what for problem in leader.manager.describing.problems()] == ["partition.under_min_isr"]
+    assert [problem.what for problem in at_once(leader.manager.describing.problems())] == ["partition.under_min_isr"]
 
 
 async def test_a_produce_times_out(make_cluster):
@@ -446,7 +446,7 @@ async def test_a_storage_error_takes_the_replica_offline_and_nobody_else(make_cl
     answer = await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
     assert [p.error for p in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert (await result_of(leader.manager.describing.describe(()))).replicas[0].error == ErrorCode.KAFKA_STORAGE_ERROR
-    assert [problem.what for problem in leader.manager.describing.problems()] == ["replica.offline"]
+    assert [problem.what for problem in at_once(leader.manager.describing.problems())] == ["replica.offline"]
 
 
 def test_states_that_the_writer_would_write_keep_the_controller_epoch():

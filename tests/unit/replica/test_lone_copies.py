@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
@@ -121,7 +122,11 @@ async def test_a_node_without_descriptors_refuses_the_operation_and_keeps_its_re
     assert node.storage_errors == [] and node.partition(T0).storage_error is None
     assert (await node.produce(T0, b"c")).error == ErrorCode.NONE
     found, _ = await node.fetch(T0, 0)
-    assert found.error == ErrorCode.NONE and found.high_watermark == 2 and node.manager.describing.problems() == ()
+    assert (
+        found.error == ErrorCode.NONE
+        and found.high_watermark == 2
+        and at_once(node.manager.describing.problems()) == ()
+    )
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
@@ -201,7 +206,7 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
     assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
     for _ in range(3):
         await node.manager.commands.retry_offline()
-    [problem] = node.manager.describing.problems()
+    [problem] = at_once(node.manager.describing.problems())
     assert problem.what == "replica.last_copy" and f"kept in {log.path}" in problem.detail and victim in problem.detail
     assert node.disk.exists(log.path)
     os.rename(f"{victim}.away", victim)

@@ -8,6 +8,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicPartition
 from kafkalite.rpc.messages.control import PartitionState, UpdateMetadataRequest
@@ -127,7 +128,7 @@ async def test_strays_that_were_too_many_are_no_problem_when_the_controller_has_
     assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=True)
 
     def is_reported():
-        return "replica.strays_refused" in [problem.what for problem in node.manager.describing.problems()]
+        return "replica.strays_refused" in [problem.what for problem in at_once(node.manager.describing.problems())]
 
     for key in KEYS:
         assert is_reported()

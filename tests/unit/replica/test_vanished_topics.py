@@ -7,6 +7,7 @@ import pytest
 from kafkalite.coordination import paths
 from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, Delete
+from kafkalite.env.turns import at_once
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, UpdateMetadataRequest
@@ -67,7 +68,7 @@ def names(cluster):
 
 
 def what(cluster):
-    return {(each.what, each.subject) for each in cluster.node(1).manager.describing.problems()}
+    return {(each.what, each.subject) for each in at_once(cluster.node(1).manager.describing.problems())}
 
 
 async def by_command(cluster):
@@ -95,7 +96,7 @@ async def test_nothing_is_deleted_and_it_is_told(cluster, way):
     tell_metadata(cluster)
     assert names(cluster) == [str(key) for key in KEYS]
     assert all(node.manager.hosted.get(key) is None for key in KEYS), "served by nobody"
-    (problem,) = [each for each in node.manager.describing.problems() if each.what == "topic.vanished"]
+    (problem,) = [each for each in at_once(node.manager.describing.problems()) if each.what == "topic.vanished"]
     assert (problem.subject, problem.detail.count("4 replicas")) == ("t", 1)
     assert not any(node.manager.high_watermark(key) for key in KEYS), "retention and compaction leave it alone"
 

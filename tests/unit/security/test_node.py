@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import prometheus_client
 import pytest
 
 from kafkalite.client.admin.groups import Groups
@@ -32,7 +31,7 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest
 from kafkalite.extension.messages.watching import HealthResponse
-from kafkalite.http.metrics import NodeCollector
+from kafkalite.http.metrics import Exposition
 from kafkalite.model import NO_BROKER_EPOCH, BrokerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
@@ -206,7 +205,7 @@ async def test_three_principals_with_different_rights(cluster: LoopbackCluster) 
     removed = await run("acls", "remove", "--topic", "t", "--yes")
     assert len(removed["removed"]) == 3
     await until(lambda: not everywhere(cluster, "ann", Operation.WRITE, "t")())
-    told = "".join(metrics_of(cluster, broker_id) for broker_id in cluster.nodes)
+    told = "".join([await metrics_of(cluster, broker_id) for broker_id in cluster.nodes])
     assert 'authorization_denied_total{operation="DESCRIBE",resource="TOPIC"}' in told
 
 
@@ -236,11 +235,8 @@ async def test_groups_of_the_python_client(cluster: LoopbackCluster) -> None:
             assert await Groups(carol).list() == []
 
 
-def metrics_of(cluster: LoopbackCluster, broker_id: int) -> str:
-    registry = prometheus_client.CollectorRegistry()
-    registry.register(NodeCollector(cluster.nodes[broker_id]))
-    text: bytes = prometheus_client.generate_latest(registry)
-    return text.decode()
+async def metrics_of(cluster: LoopbackCluster, broker_id: int) -> str:
+    return (await Exposition(cluster.nodes[broker_id]).text()).decode()
 
 
 async def test_the_kafka_listener_and_its_group_coordinator(cluster: LoopbackCluster) -> None:
