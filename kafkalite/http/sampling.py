@@ -19,8 +19,8 @@ from kafkalite.extension.messages.rates import (
     GroupLagHistory,
     TopicTraffic,
 )
-from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.http.leaders import ask_leaders
+from kafkalite.model import TopicPartition
 from kafkalite.telemetry.series import KEPT, Rates, Series
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ MAX_GROUPS = 500
 MAX_PARTITIONS = 2000
 #: Characters of a group's id. A client may choose 32,767, and each partition of the group is a line of the metrics.
 MAX_GROUP_ID = 300
-#: Partitions of one question to another node: it must not keep its loop for long.
-_ASKED_AT_ONCE = 200
 _PATIENCE_S = 2.0
 #: The series of everything together.
 ALL = ""
@@ -150,27 +148,14 @@ class Sampler:
         """The high watermarks, as the leaders know them; partitions without a leader that answers are left out."""
         node = self._node
         found: dict[TopicPartition, int] = {}
-        elsewhere: dict[BrokerId, list[TopicPartition]] = {}
+        elsewhere: list[TopicPartition] = []
         for key in sorted(wanted):
             hosted = node.replicas.hosted.get(key)
             if hosted is not None and hosted.leader is not None:
                 found[key] = hosted.high_watermark
-                continue
-            state = node.metadata.partition(key)
-            if state is not None and state.leader in node.metadata.broker_epochs:
-                elsewhere.setdefault(state.leader, []).append(key)
-        while elsewhere:
-            part = {leader: keys[:_ASKED_AT_ONCE] for leader, keys in elsewhere.items()}
-            elsewhere = {leader: rest for leader, keys in elsewhere.items() if (rest := keys[_ASKED_AT_ONCE:])}
-            questions = {
-                leader: DescribeReplicasRequest(tuple(sorted({key.topic for key in keys})), tuple(keys))
-                for leader, keys in part.items()
-            }
-            for answer in (await node.peers.ask_nodes(questions, timeout_s=_PATIENCE_S)).values():
-                if isinstance(answer, DescribeReplicasResponse):
-                    found |= {
-                        TopicPartition(each.topic, each.partition): each.high_watermark
-                        for each in answer.replicas
-                        if each.is_leader
-                    }
-        return found
+            else:
+                elsewhere.append(key)
+        if not elsewhere:
+            return found
+        answers = await ask_leaders(node, elsewhere, timeout_s=_PATIENCE_S)
+        return found | {key: each.high_watermark for key, each in answers.items()}

@@ -11,10 +11,11 @@ from kafkalite.config import TOPIC_KEYS
 from kafkalite.env.turns import Slices
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.rates import DescribeTrafficRequest, DescribeTrafficResponse
-from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
+from kafkalite.extension.messages.topics import ReplicaDescription
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
 from kafkalite.http.console.rights import UserRights
+from kafkalite.http.leaders import ask_leaders
 from kafkalite.http.values import given, whole
 from kafkalite.model import INTERNAL_TOPICS, MAX_TIMESTAMP, TopicPartition, is_under_replicated
 from kafkalite.rpc.answers import RpcError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 MAX_TOPICS = 50
 MAX_PARTITIONS = 100
 _PATIENCE_S = 1.5
+#: Partitions of a topic that are counted before the time of a slice is looked at.
+_STEP = 100
 _SERIES = ("bytes_in", "bytes_out", "messages_in", "messages_out")
 _TOPIC = ResourceType.TOPIC
 
@@ -61,18 +64,22 @@ class TopicAnswers:
         rows = []
         for name in page:
             states = list((cache.topic(name) or {}).values())
-            leaders = [replicas[key] for s in states if (key := TopicPartition(name, s.partition)) in replicas]
+            sums = dict.fromkeys(("replication_factor", "offline", "troubled", "size_bytes", "records"), 0)
+            for number, state in enumerate(states):
+                if not number % _STEP and slices.is_over:
+                    await slices.next()
+                sums["replication_factor"] = max(sums["replication_factor"], len(state.replicas))
+                sums["offline"] += state.leader not in cache.broker_epochs
+                sums["troubled"] += is_under_replicated(state.replicas, state.isr, state.adding_replicas)
+                leader = replicas.get(TopicPartition(name, state.partition))
+                if leader is not None:
+                    sums["size_bytes"] += leader.size_bytes
+                    sums["records"] += max(0, leader.high_watermark - leader.log_start_offset)
             rows.append(
                 {
                     "topic": name,
                     "partitions": len(states),
-                    "replication_factor": max((len(state.replicas) for state in states), default=0),
-                    "offline": sum(state.leader not in cache.broker_epochs for state in states),
-                    "troubled": sum(
-                        is_under_replicated(state.replicas, state.isr, state.adding_replicas) for state in states
-                    ),
-                    "size_bytes": sum(each.size_bytes for each in leaders),
-                    "records": sum(max(0, each.high_watermark - each.log_start_offset) for each in leaders),
+                    **sums,
                     "is_internal": name in INTERNAL_TOPICS,
                     **{kind: sum(values) for kind, values in traffic[name].items()},
                 }
@@ -153,17 +160,9 @@ class TopicAnswers:
 
     async def _replicas(self, topics: Iterable[str]) -> dict[TopicPartition, ReplicaDescription]:
         """What the leaders say of all partitions of these topics."""
-        wanted = tuple(topics)
-        if not wanted:
-            return {}
-        answers = await self._node.peers.every_node(DescribeReplicasRequest(wanted), timeout_s=_PATIENCE_S)
-        return {
-            TopicPartition(each.topic, each.partition): each
-            for answer in answers.values()
-            if isinstance(answer, DescribeReplicasResponse)
-            for each in answer.replicas
-            if each.is_leader and each.topic in wanted
-        }
+        cache = self._node.metadata
+        keys = (TopicPartition(name, number) for name in topics for number in sorted(cache.topic(name) or {}))
+        return await ask_leaders(self._node, keys, timeout_s=_PATIENCE_S)
 
 
 async def _times(client: AsyncClient, keys: list[TopicPartition], stamp: int) -> dict[TopicPartition, int]:
