@@ -163,7 +163,8 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except KafkaliteError as error:
-        _print_error(hints.with_key(str(error)), _code_of(error), wants_json=wants_json)
+        is_answer = isinstance(error, ApiError)
+        _print_error(hints.with_key(str(error)), _code_of(error), wants_json=wants_json, is_answer=is_answer)
         return exit_code(error)
     except OSError as error:  # but for a reader of our output that has gone: click ends with 1 then, and says nothing
         _print_error(os_error_text(error), type(error).__name__, wants_json=wants_json)
@@ -218,12 +219,14 @@ def _is_text(argument: str) -> bool:
     return True
 
 
-def _print_error(message: str, code: str, *, wants_json: bool, path: str = "kafkalite") -> None:
+def _print_error(
+    message: str, code: str, *, wants_json: bool, path: str = "kafkalite", is_answer: bool = False
+) -> None:
     line = visible(" ".join(message.split()))
     if len(line) > MAX_LINE:
         line = f"{line[:MAX_LINE]}… ({number_of(len(line), 'character')})"
-    # Kafka's names of errors are in its documentation; the names of our classes are for programs.
-    named = f"{line} ({code})" if code in ErrorCode.__members__ and code not in line else line
+    # What a broker answers has a name in Kafka's documentation; the other names are for programs.
+    named = f"{line} ({code})" if is_answer and code not in line else line
     with contextlib.suppress(OSError):  # nobody listens, or the disk that stdout goes to is what is full
         click.echo(f"{path}: {named}", err=True)
         if wants_json:
