@@ -23,9 +23,9 @@ from kafkalite_pipelines.control import supervise
 from kafkalite_pipelines.sinks.iceberg import IcebergTable
 from kafkalite_pipelines.session import session
 when, commit = sys.argv[2], IcebergTable.commit
-def planted(self, batch, change):
+def planted(self, batch, *change):
     if when == "before" and batch.number == 1: os.kill(os.getpid(), signal.SIGKILL)
-    added = commit(self, batch, change)
+    added = commit(self, batch, *change)
     if when == "after" and batch.number == 1: os.kill(os.getpid(), signal.SIGKILL)
     return added
 IcebergTable.commit = planted
