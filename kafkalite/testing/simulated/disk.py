@@ -16,7 +16,9 @@ import asyncio
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 
 from kafkalite.env import residency
 from kafkalite.env.seams import DiskOutcome
@@ -43,6 +45,8 @@ class SimDisk(PathFaults):
         self._random = source
         self._tree = Tree()
         self._locks: dict[str, SimProcess | None] = {}
+        #: Path of a file that is being replaced -> the numbers of the files beside it.
+        self._writing: dict[str, set[int]] = {}
         self._boots = 0
         self._lacks_threads = False
         #: Called with each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
@@ -182,16 +186,27 @@ class SimDisk(PathFaults):
         return file.read_at(0, file.size())
 
     def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        beside = path + ".tmp"
-        self.remove(beside)
-        file = self.open(beside, create=True)
-        file.append([data])
-        if durable:
-            self.operation("sync", beside)
-            file.sync_now()
-        self.rename(beside, path)
+        with self._beside(path) as beside:
+            self.remove(beside)
+            file = self.open(beside, create=True)
+            file.append([data])
+            if durable:
+                self.operation("sync", beside)
+                file.sync_now()
+            self.rename(beside, path)
         if durable:
             self.sync_dir(os.path.dirname(path))
+
+    @contextmanager
+    def _beside(self, path: str) -> Iterator[str]:
+        """A name that no other writer uses at the same time, as on a real disk: a thread may be at it while the loop writes, too."""
+        taken = self._writing.setdefault(path, set())
+        number = next(each for each in count() if each not in taken)
+        taken.add(number)
+        try:
+            yield f"{path}.{number}.tmp" if number else f"{path}.tmp"
+        finally:
+            taken.discard(number)
 
     def listdir(self, path: str) -> list[str]:
         self.operation("listdir", path)

@@ -63,6 +63,24 @@ def test_two_threads_and_the_loop_meet_in_every_order() -> None:
     assert all(content.count(b"1") == content.count(b"2") == 20 for content in seen)
 
 
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_file_that_a_thread_and_the_loop_replace_is_what_one_of_them_wrote(seed: int) -> None:
+    """As on a real disk, each has a file of its own beside it: the thread renamed one that the loop had renamed (seed 20019)."""
+    loop, disk = make(seed)
+
+    async def main() -> None:
+        thread = loop.create_task(disk.run_blocking(lambda: disk.write_file_atomic("/a/f", b"thread"), "/a"))
+        while not thread.done():
+            disk.write_file_atomic("/a/f", b"loop", durable=False)
+            await asyncio.sleep(0)
+        await thread
+
+    loop.run_until_complete(main())
+    assert disk.peek("/a/f") in (b"thread", b"loop")
+    assert disk.peek_names("/a") == ["f"]
+    loop.close()
+
+
 def test_a_waiter_that_gives_up_does_not_end_what_has_begun() -> None:
     loop, disk = make()
 
