@@ -185,8 +185,19 @@ class SimDisk(PathFaults):
         file = self.open(path)
         return file.read_at(0, file.size())
 
+    @contextmanager
+    def beside(self, path: str) -> Iterator[str]:
+        """A name that no other writer uses at the same time, as on a real disk: a thread may be at it while the loop writes, too."""
+        taken = self._writing.setdefault(path, set())
+        number = next(each for each in count() if each not in taken)
+        taken.add(number)
+        try:
+            yield f"{path}.{number}.tmp" if number else f"{path}.tmp"
+        finally:
+            taken.discard(number)
+
     def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        with self._beside(path) as beside:
+        with self.beside(path) as beside:
             self.remove(beside)
             file = self.open(beside, create=True)
             file.append([data])
@@ -196,17 +207,6 @@ class SimDisk(PathFaults):
             self.rename(beside, path)
         if durable:
             self.sync_dir(os.path.dirname(path))
-
-    @contextmanager
-    def _beside(self, path: str) -> Iterator[str]:
-        """A name that no other writer uses at the same time, as on a real disk: a thread may be at it while the loop writes, too."""
-        taken = self._writing.setdefault(path, set())
-        number = next(each for each in count() if each not in taken)
-        taken.add(number)
-        try:
-            yield f"{path}.{number}.tmp" if number else f"{path}.tmp"
-        finally:
-            taken.discard(number)
 
     def listdir(self, path: str) -> list[str]:
         self.operation("listdir", path)

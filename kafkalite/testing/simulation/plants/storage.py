@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from kafkalite.errors import ApiError
@@ -23,6 +24,7 @@ from kafkalite.log.transaction_index import TransactionIndex
 from kafkalite.model import INTERNAL_TOPICS, Offset, TopicPartition
 from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulation.plants.patch import Patch
 
 
@@ -93,6 +95,7 @@ def two_writers_of_a_checkpoint(patch: Patch) -> None:
                 self._failures.file_failed(log_dir, "saving offsets", error)
 
     patch(OffsetCheckpoints, "save_offsets", save_offsets)
+    patch(SimDisk, "beside", lambda self, path: nullcontext(f"{path}.tmp"))
 
 
 def stops_at_an_empty_segment(patch: Patch) -> None:
