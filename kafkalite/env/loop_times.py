@@ -40,6 +40,11 @@ class Overrun(NamedTuple):
     client_id: str
     principal: str
 
+    @property
+    def culprit(self) -> str:
+        """Whose request it was, for people."""
+        return self.cause + (f" of client.id {self.client_id!r} ({self.principal})" if self.client_id else "")
+
 
 class LoopTimes:
     """One per node."""

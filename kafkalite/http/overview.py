@@ -180,6 +180,8 @@ class Overview:
                 out_of_sync=0,
                 disks=has.disks if isinstance(has, DescribeDisksResponse) else (),
                 problems=reported.problems if isinstance(reported, HealthResponse) else (),
+                longest_turn_ms=reported.longest_turn_ms if isinstance(reported, HealthResponse) else 0,
+                longest_turn=reported.longest_turn if isinstance(reported, HealthResponse) else "",
                 error=error,
                 http=broker.http,
                 release=broker.release,

@@ -8,6 +8,7 @@ from typing import Protocol
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination.broker_states import ACTIVE
 from kafkalite.coordinators.services import ExtensionHandler
+from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.turns import result_of
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest
@@ -73,6 +74,7 @@ class ExtensionHost(Protocol):
     kafka: KafkaSide
     started_ms: int
     local: LocalBroker
+    loop_times: LoopTimes
     settings: CurrentSettings
     health: NodeHealth
 
@@ -125,10 +127,14 @@ class NodeExtension:
         )
 
     async def _health(self, message: HealthRequest) -> HealthResponse:
+        problems = await self._host.health.ask(message.subjects[:MAX_SUBJECTS])
+        longest = self._host.loop_times.longest()
         return HealthResponse(
             self._host.local.broker_id,
-            await self._host.health.ask(message.subjects[:MAX_SUBJECTS]),
+            problems,
             self._host.settings.broker_states().get(self._host.local.broker_id, ACTIVE),
+            longest_turn_ms=round(longest.seconds * 1000) if longest else 0,
+            longest_turn=longest.culprit if longest else "",
         )
 
     async def _history(self, message: HistoryRequest) -> HistoryResponse:

@@ -91,8 +91,7 @@ def held(times: LoopTimes) -> Iterable[HealthProblem]:
     longest = times.longest()
     if longest is None or longest.seconds < SHOWN_FROM_S:
         return
-    who = f" of client.id {longest.client_id!r} ({longest.principal})" if longest.client_id else ""
-    detail = f"{longest.cause}{who} held the event loop for {longest.seconds * 1000:.0f} ms; everybody else waited"
+    detail = f"{longest.culprit} held the event loop for {longest.seconds * 1000:.0f} ms; everybody else waited"
     yield HealthProblem("loop.held", longest.at_ms, detail)
 
 

@@ -54,6 +54,10 @@ class HealthResponse(Message):
     problems: tuple[HealthProblem, ...]
     #: Of the broker itself: active, cordoned or draining.
     broker_state: str = "active"
+    #: The longest turn over 20 ms of its event loop in the last five minutes that a request has caused; 0: none.
+    longest_turn_ms: int = 0
+    #: The request of this turn: API, client.id and user.
+    longest_turn: str = ""
 
 
 @kind(120)
@@ -128,6 +132,9 @@ class BrokerStatus:
     http: str = ""
     #: The version of kafkalite that it runs; empty: it is older than this field.
     release: str = ""
+    #: As in HealthResponse.
+    longest_turn_ms: int = 0
+    longest_turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from kafkalite.client.admin.cluster_status import problems_by_kind
 from kafkalite.client.admin.why import ask, diagnose
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
+from kafkalite.env.loop_times import LoopTimes, Overrun
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.disks import DiskDescription
 from kafkalite.extension.messages.reassignment import (
@@ -175,6 +176,17 @@ async def test_ten_thousand_partitions_are_told_a_page_at_a_time() -> None:
         assert await names(state="moving") == []
         refused = await overview.answer(StatusRequest(offset=-1))
         assert refused.error and not refused.partitions
+
+
+async def test_the_longest_turn_of_each_node_is_shown_with_the_request_that_caused_it() -> None:
+    async with cluster(2) as running:
+        for node in running.nodes.values():  # a busy machine may have caused some
+            node.loop_times = LoopTimes(node.env.clock)
+        second = running.nodes[2]
+        second.loop_times._longest = Overrun(second.env.clock.wall_ms(), 0.03, "Metadata", "greedy", "User:alice")
+        answer = await running.nodes[1].overview.answer(StatusRequest())
+        shown = {each.broker_id: (each.longest_turn_ms, each.longest_turn) for each in answer.brokers}
+        assert shown == {1: (0, ""), 2: (30, "Metadata of client.id 'greedy' (User:alice)")}
 
 
 async def test_bad_questions_are_refused() -> None:
@@ -340,6 +352,8 @@ if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a b
                 await wait_status(client, StatusRequest(), lambda a: a.partitions_total == 126)
                 await wait_status(client, StatusRequest(), lambda a: not a.partitions_offline)
             urls = {number: f"http://{node.endpoints['http']}/" for number, node in running.nodes.items()}
+            longest = Overrun(running.nodes[2].env.clock.wall_ms(), 0.031, "Metadata", EVIL, "User:alice")
+            running.nodes[2].loop_times._longest = longest
             await asyncio.to_thread(_browse, tmp_path, urls)
             await running.stop_node(3)
             await asyncio.to_thread(_browse_in_trouble, tmp_path, f"http://{running.nodes[1].endpoints['http']}/")
@@ -357,6 +371,8 @@ def _browse(profile: Path, urls: Mapping[int, str]) -> None:
         assert "Nothing is wrong" in _text(browser, "#problems")
         assert "1–50 of 126" in _text(browser, "#partitions-note")
         assert EVIL in _text(browser, "#brokers")  # shown as it is
+        turn = "return [...document.querySelectorAll('#brokers tbody tr span')].map(each => [each.textContent, each.title])"
+        assert ["31 ms", f"Metadata of client.id {EVIL!r} (User:alice)"] in browser.run(turn)
         links = "return [...document.querySelectorAll('#brokers a')].map(each => [each.textContent, each.href])"
         assert browser.run(links) == [[str(number), each] for number, each in sorted(urls.items())]
         assert browser.run("return document.images.length") == 0

@@ -39,6 +39,14 @@ function brokerButtons(b) {
     link("decommission", () => ask({title: "Move all replicas away from " + name, fields: [], confirm: String(b.broker_id), label: "decommission", isDanger: true, run: set("draining")})));
   return box;
 }
+// How long one request has kept the node's event loop from all others in the last minutes; the request is in the tooltip.
+function longestTurn(b) {
+  if (b.error) return "–";
+  if (!b.longest_turn_ms) return "< 20 ms";
+  const shown = el("span", b.longest_turn_ms + " ms", "warn");
+  shown.title = b.longest_turn;
+  return shown;
+}
 let rates = null;
 const rate = (b, kind) => rates && rates.brokers[b.broker_id] ? perSecond(rates.brokers[b.broker_id][kind]) : "–";
 function drawCluster(s) {
@@ -72,7 +80,7 @@ function drawCluster(s) {
     ["Kafka", "wide", b => b.kafka || "–"], ["RPC", "wide", b => b.rpc || "–"], ["rack", "short wide", b => b.rack || "–"], ["version", "short wide", b => b.release || "–"],
     ["leads", "n", b => count(b.leaders)], ["replicas", "n", b => count(b.replicas)],
     ["not in sync", "n", b => b.out_of_sync ? [count(b.out_of_sync), "warn"] : "0"],
-    ["in", "n", b => rate(b, "bytes_in")], ["out", "n", b => rate(b, "bytes_out")],
+    ["longest turn", "n wide", longestTurn], ["in", "n", b => rate(b, "bytes_in")], ["out", "n", b => rate(b, "bytes_out")],
     ["", "n", b => brokerButtons(b)]], s.brokers, "no broker is known");
   const disks = s.brokers.flatMap(b => b.disks.map(d => ({...d, broker: b.broker_id})));
   table("disks", [
