@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.admin.decisions.placement import shifted
 from kafkalite.admin.decisions.planner import Goal, make_plan
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, TopicPartition
@@ -86,3 +87,20 @@ def test_every_plan_is_whole_even_and_small(lists: list[list[int]], allowed: set
     even = [sum(b in r for r in no_racks.values()) for b in sorted(allowed)]
     assert max(even) - min(even) <= 2
     assert plan(Goal(brokers(*range(1, 7))), before, by_broker) == before  # nothing has to move
+
+
+@given(st.integers(1, 30), st.integers(0, 5), st.integers(0, 5), st.sampled_from((11, 12, 21, 22, 31, 32)))
+def test_plans_for_three_hosts_of_two_nodes_keep_one_replica_on_each_host(
+    partitions: int, start: int, shift: int, leaving: int
+) -> None:
+    """docs/large-host.md: placed with two replicas, grown to three, one node drained, then spread over all again."""
+    racks: dict[int, str | None] = {10 * host + node: f"host{host}" for host in (1, 2, 3) for node in (1, 2)}
+    of_brokers = {BrokerId(each): rack for each, rack in racks.items()}
+    now: Assignment = {
+        TopicPartition("t", number): replicas
+        for number, replicas in enumerate(shifted(of_brokers, partitions, 2, start=start, shift=shift))
+    }
+    stay = racks.keys() - {leaving}
+    for goal in (Goal(brokers(*racks), 3), Goal(brokers(*stay)), Goal(brokers(*racks), is_spread=True)):
+        now = plan(goal, now, racks)
+        assert all(sorted(broker // 10 for broker in replicas) == [1, 2, 3] for replicas in now.values()), goal
