@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.services import Services
+from kafkalite.env.turns import with_pauses
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.kafka.handlers.cluster import TOPIC_NAME_RULE, is_topic_name
@@ -204,11 +205,11 @@ class TopicHandlers:
         deadline = _deadline(message.timeout_ms)
         result_class = wire.CreatePartitionsResponse.CreatePartitionsTopicResult
         times = Counter(topic.name for topic in message.topics)
-        if self._added_partitions(request, message) > MAX_NEW_PARTITIONS:
+        if await self._added_partitions(request, message) > MAX_NEW_PARTITIONS:
             text = "Excessively large number of additional partitions per request."
             raise api_error(ErrorCode.POLICY_VIOLATION, text)
         answers = []
-        for topic in message.topics:
+        async for topic in with_pauses(message.topics):
             if times[topic.name] > 1:
                 answers.append(result_class(topic.name, int(ErrorCode.INVALID_REQUEST), "the topic is named twice"))
                 continue
@@ -238,10 +239,13 @@ class TopicHandlers:
                 await self._until(is_there, deadline)
         return wire.CreatePartitionsResponse(results=answers)
 
-    def _added_partitions(self, request: Request, message: wire.CreatePartitionsRequest) -> int:
+    async def _added_partitions(self, request: Request, message: wire.CreatePartitionsRequest) -> int:
         """How many partitions the topics get that exist, and that the client may alter."""
-        allowed = [topic for topic in message.topics if topic.name not in request.denied.topics]
-        return sum(topic.count - has for topic in allowed if 0 < (has := self._partitions(topic.name)) < topic.count)
+        added = 0
+        async for topic in with_pauses(message.topics):
+            if topic.name not in request.denied.topics and 0 < (has := self._partitions(topic.name)) < topic.count:
+                added += topic.count - has
+        return added
 
 
 def _deadline(timeout_ms: int) -> float:
