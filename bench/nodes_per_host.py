@@ -138,7 +138,7 @@ def measure(directory: Path, nodes: int, batched: int, single: int) -> tuple[dic
     side = Side(directory, nodes=nodes, settings=SETTINGS)
     with side.cluster as cluster, contextlib.closing(PeerLoad(scratch_python())) as load:
         host = HostOfNodes(side, load)
-        time.sleep(2)  # what goes on after the start belongs to it
+        time.sleep(2)  # a node that has just started is not idle yet
         idle = _memory(cluster.nodes)
         host.produce("first", 1, ONE_PER_REQUEST)  # what is imported at the first request is there then
         moved = {

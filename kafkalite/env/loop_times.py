@@ -42,7 +42,7 @@ class Overrun(NamedTuple):
 
     @property
     def culprit(self) -> str:
-        """Whose request it was, for people."""
+        """The request in words: its API, and the client.id and user if they are known."""
         return self.cause + (f" of client.id {self.client_id!r} ({self.principal})" if self.client_id else "")
 
 

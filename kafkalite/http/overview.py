@@ -170,6 +170,7 @@ class Overview:
             error = (
                 str(reported) if isinstance(reported, KafkaliteError) else "" if reported is not None else "no answer"
             )
+            known = reported if isinstance(reported, HealthResponse) else HealthResponse(node, ())
             found[node] = BrokerStatus(
                 broker_id=node,
                 kafka=str(Endpoint(broker.kafka_host, broker.kafka_port)) if broker.kafka_port >= 0 else "",
@@ -179,9 +180,9 @@ class Overview:
                 replicas=0,
                 out_of_sync=0,
                 disks=has.disks if isinstance(has, DescribeDisksResponse) else (),
-                problems=reported.problems if isinstance(reported, HealthResponse) else (),
-                longest_turn_ms=reported.longest_turn_ms if isinstance(reported, HealthResponse) else 0,
-                longest_turn=reported.longest_turn if isinstance(reported, HealthResponse) else "",
+                problems=known.problems,
+                longest_turn_ms=known.longest_turn_ms,
+                longest_turn=known.longest_turn,
                 error=error,
                 http=broker.http,
                 release=broker.release,
