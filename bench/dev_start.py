@@ -71,14 +71,14 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait(30)
 
 
-def kafkalite_serve(load: PeerLoad, directory: Path, *, again: bool = False) -> StartOutcome:
-    """One node. `again`: it ran before, and was stopped."""
+def kafkalite_serve(load: PeerLoad, directory: Path, *, tree: Path | None = None, again: bool = False) -> StartOutcome:
+    """One node. `tree`: another checkout's. `again`: it ran before, and was stopped."""
     zookeeper = ProcessCluster(directory, nodes=0).start()
     [port] = free_ports(1)
     bootstrap = f"127.0.0.1:{port}"
     arguments = ["serve", "--id", "1", "--zookeeper", zookeeper.zookeeper_connect, "--log-dir", str(directory / "log")]
     arguments += ["--kafka", bootstrap, "--rpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    node = Process("node", arguments, directory / "node.log")
+    node = Process("node", arguments, directory / "node.log", tree=tree)
     try:
         for _ in range(again):
             node.launch()
