@@ -31,6 +31,10 @@ CROWD = 256
 DELAY_S = 15.0
 #: The collector of cycles rests at most for this time (seconds).
 LONGEST_S = 10.0
+#: Objects that are worth keeping from its next look: that takes some milliseconds.
+MANY_OBJECTS = 20_000
+#: Objects that it has not looked at, in all: as much garbage in cycles may be among them, some hundred bytes each. Then it looks at everything.
+MOST_UNSEEN = 5_000_000
 
 
 def give_back() -> None:
@@ -91,12 +95,15 @@ async def give_back_regularly(
 #: Holders of `uncollected`, and whether the collector was on before the first of them.
 _holders = 0
 _was_enabled = True
+#: Objects that became old without a look, since everything was looked at.
+_unseen = 0
 
 
 @asynccontextmanager
 async def uncollected() -> AsyncIterator[None]:
     """The collector of cycles does not run within: it would look at hundreds of thousands of new objects, none of them garbage,
-    again and again, a tenth of a second each time. At most LONGEST_S; somebody else's garbage waits for that time."""
+    again and again, a tenth of a second each time. At most LONGEST_S; somebody else's garbage waits for that time. What is left at the end (a
+    fetch session of as many partitions) is old from then on: the first look afterwards would be at all of it in one piece."""
     global _holders, _was_enabled
     if not _holders:
         _was_enabled = gc.isenabled()
@@ -109,7 +116,24 @@ async def uncollected() -> AsyncIterator[None]:
         timer.cancel()
         _holders -= 1
         if not _holders:
+            if _was_enabled and not gc.isenabled():
+                _make_old()
             _collect_again()
+
+
+def _make_old() -> None:
+    """What is young goes to the oldest generation, which is looked at least often. By way of the frozen one: that takes no look."""
+    global _unseen
+    young = gc.get_count()[0]  # about: those that came, less those that have gone
+    if young < MANY_OBJECTS:
+        return
+    _unseen += young
+    if _unseen > MOST_UNSEEN:
+        _unseen = 0
+        gc.collect()
+        return
+    gc.freeze()
+    gc.unfreeze()
 
 
 def _collect_again() -> None:

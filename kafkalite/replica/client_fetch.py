@@ -348,9 +348,15 @@ class ClientFetch(Waiting):
     def beginning_session(self, reading: int) -> Steps[None]:
         """All is on its way; from now on only what is new. All are read once more, for what came meanwhile."""
         yield from self.committing(reading)
+        for number, entry in enumerate(self.entries.values(), 1):
+            if self.reads != reading:
+                return
+            self.ready.pop(entry, None)
+            self.ready[entry] = None
+            if not number % LIGHT_STEP:
+                yield
         if self.reads == reading:
             self.is_session = True
-            self.ready = dict.fromkeys(self.entries.values())
 
     def watching(self, partition_of: Callable[[TopicPartition], Watched | None], reading: int) -> Steps[None]:
         """All entries watch their partitions."""

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import sys
 from typing import Any
 
 import pytest
 
 from kafkalite.env import heap
-from kafkalite.env.heap import CROWD, MOST_FREE_BYTES, Crowds, free_bytes, give_back, give_back_regularly, keep_freed
+from kafkalite.env.heap import (
+    CROWD,
+    MANY_OBJECTS,
+    MOST_FREE_BYTES,
+    Crowds,
+    free_bytes,
+    give_back,
+    give_back_regularly,
+    keep_freed,
+    uncollected,
+)
 
 
 class Timers:
@@ -135,3 +146,63 @@ async def test_responses_that_come_and_go_find_their_memory_again() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", _RESPONSES, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     assert (process.returncode, output) == (0, b"True True\n")
+
+
+class Collections:
+    """Which collections have begun, by their generation."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self.begun.append(info["generation"])
+
+
+@pytest.fixture
+def collections(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """From a state in which nothing is young. What the freezer holds is old afterwards."""
+    found = Collections()
+    monkeypatch.setattr(heap, "_unseen", 0)
+    gc.collect()
+    gc.callbacks.append(found)
+    yield found
+    gc.callbacks.remove(found)
+
+
+def a_cycle() -> list[Any]:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    return cycle
+
+
+async def test_what_a_large_request_leaves_is_old_without_a_look(collections: Collections) -> None:
+    async with uncollected():
+        kept: list[list[int]] = [[] for _ in range(2 * MANY_OBJECTS)]
+        a_cycle()
+    young: list[list[int]] = [[] for _ in range(10)]
+    assert gc.isenabled()
+    assert not collections.begun
+    assert gc.get_freeze_count() == 0
+    assert gc.is_tracked(kept[0]) and any(each is kept[0] for each in gc.get_objects(2))
+    assert any(each is young[0] for each in gc.get_objects(0))
+    # Garbage among it is found by a look at everything.
+    assert gc.collect() >= 1
+
+
+async def test_so_much_may_become_old_until_everything_is_looked_at(
+    collections: Collections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heap, "MOST_UNSEEN", 5 * MANY_OBJECTS)
+    kept: list[list[list[int]]] = []
+    for _ in range(3):
+        assert not collections.begun
+        async with uncollected():
+            kept.append([[] for _ in range(2 * MANY_OBJECTS)])
+    assert collections.begun == [2]
+
+
+async def test_little_stays_young(collections: Collections) -> None:
+    async with uncollected():
+        kept: list[list[int]] = [[] for _ in range(MANY_OBJECTS // 2)]
+    assert not any(each is kept[0] for each in gc.get_objects(2))

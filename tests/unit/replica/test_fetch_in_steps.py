@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -163,3 +164,23 @@ async def test_a_session_begins_in_steps_and_then_answers_only_what_is_new(node:
     await node.produce(TPS[0], b"x", acks=1)
     fetch_once()
     assert counts == [COUNT + 2 * LIGHT_STEP, 0, 1]
+
+
+def test_a_session_begins_in_steps_and_reads_everything_once_more() -> None:
+    fetch = many(3 * LIGHT_STEP)
+    entries = list(fetch.entries.values())
+    entries[1].has_more = True  # its next reading is not before that of others
+    marked = [len(fetch.ready) for _ in fetch.beginning_session(fetch.begin_reading())]
+    assert max(abs(after - before) for before, after in pairwise(marked)) <= LIGHT_STEP
+    assert fetch.is_session
+    assert list(fetch.ready) == entries
+
+
+def test_a_session_that_is_interrupted_at_its_beginning_does_not_begin() -> None:
+    fetch = many(3 * LIGHT_STEP)
+    steps = fetch.beginning_session(fetch.begin_reading())
+    for _ in range(5):
+        next(steps)
+    fetch.interrupt()
+    assert not list(steps)
+    assert not fetch.is_session
