@@ -9,15 +9,16 @@ from kafkalite.errors import ApiError, KafkaliteError, api_error, is_retriable
 from kafkalite.extension.messages.watching import HealthProblem, HealthResponse
 from kafkalite.model import BrokerId
 from kafkalite.rpc.answers import RpcTimeout
+from kafkalite_cli.output import Output
 
 _PATIENCE_S = 2.0
 #: With these the brokers do not hear what changes. An open tree is a problem, but not one of what is shown.
 _OUT_OF_DATE = ("zookeeper.away", "zookeeper.foreign")
 
 
-async def note_zookeeper(client: AsyncClient) -> None:
-    """Print it to standard error, once; print nothing if all is well, or if no broker answers."""
-    if (found := await _trouble(client)) is not None:
+async def note_zookeeper(client: AsyncClient, out: Output) -> None:
+    """Print it to standard error, once; print nothing if all is well, if no broker answers, or for a program (--json)."""
+    if not out.as_json and (found := await _trouble(client)) is not None:
         node, problem = found
         reported = f"note: this is the brokers' last known state: {problem.detail} (broker {node}; see `admin health`)"
         click.echo(reported, err=True)

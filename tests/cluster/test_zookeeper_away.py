@@ -18,6 +18,9 @@ from tests.support.commands import kafkalite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
+#: Verbs that show what the brokers know from ZooKeeper.
+LISTS = ("describe", "describe-cluster", "list-topics", "quotas list", "balance status", "balance plan", "broker list")
+
 
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
@@ -63,9 +66,12 @@ async def test_writes_go_on_while_zookeeper_is_away(zookeeper: EmbeddedZooKeeper
             assert health.code == 1 and "zookeeper.away" in health.out, health
             why = await asyncio.to_thread(kafkalite, "admin", "why", "away-0", bootstrap=cluster.bootstrap)
             assert "ZooKeeper" in why.out and "has not answered for" in why.out, why
-            for command in ("describe", "describe-cluster"):
-                shown = await asyncio.to_thread(kafkalite, "admin", command, bootstrap=cluster.bootstrap)
-                assert shown.code == 0 and "this is the brokers' last known state: ZooKeeper" in shown.err, shown
+            for verb in LISTS:
+                shown = await asyncio.to_thread(kafkalite, "admin", *verb.split(), bootstrap=cluster.bootstrap)
+                assert shown.code == 0 and "this is the brokers' last known state: ZooKeeper" in shown.err, (
+                    verb,
+                    shown,
+                )
             order = await asyncio.to_thread(
                 kafkalite, "admin", "create-topic", "more", "--timeout", "4", bootstrap=cluster.bootstrap
             )

@@ -26,6 +26,7 @@ from kafkalite.security.addresses import address_range, is_address
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import Output
 from kafkalite_cli.parameters import with_options
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 Resource = tuple[ResourceType, str]
 
@@ -118,6 +119,7 @@ async def list_acls(cli: Invocation, resources: list[Resource], pattern: str, pr
     async with cli.connect() as client:
         for each in filters or [Filter(principal=principal)]:
             found.update(await describe_acls(client, each))
+        await note_zookeeper(client, cli.out)
     _print(sorted(found), cli.out, "acls")
 
 

@@ -20,6 +20,7 @@ from kafkalite_cli.admin.refusals import known_partitions, refuse_forbidden
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import Output, confirm, ids_text, run_watch, size_text
 from kafkalite_cli.parameters import Bytes, Whole, parse_partition, yes_option
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 #: Moves that a plan shows and `run` orders unless --moves says something else.
 _MOVES = 100
@@ -47,6 +48,7 @@ async def status(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         answer = await balance_of(client, refresh=True)
+        await note_zookeeper(client, cli.out)
     out = cli.out
     if out.as_json:
         value = dataclasses.asdict(answer)
@@ -80,6 +82,7 @@ async def plan(cli: Invocation, moves: int) -> None:
     """
     async with cli.connect() as client:
         answer = await balance_of(client, moves=moves, refresh=True)
+        await note_zookeeper(client, cli.out)
     _show_plan(answer, cli.out)
 
 

@@ -26,6 +26,7 @@ from kafkalite_cli.admin.refusals import refuse_unknown_broker
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.output import Output, confirm, run_async, run_watch, size_text
 from kafkalite_cli.parameters import Bytes, Whole, yes_option
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 #: Interval at which a drain is checked.
 _WATCH_S = 1.0
@@ -92,6 +93,7 @@ async def list_(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         answer = await balance_of(client, refresh=True)
+        await note_zookeeper(client, cli.out)
     value = {"brokers": [dataclasses.asdict(each) for each in answer.brokers]}
     cli.out.listing(value, COLUMNS, broker_rows(answer.brokers))
 

@@ -38,8 +38,7 @@ async def describe_cluster(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         answer = await client.describe_cluster()
-        if not cli.out.as_json:
-            await note_zookeeper(client)
+        await note_zookeeper(client, cli.out)
     out = cli.out
     if out.as_json:
         out.value(dataclasses.asdict(answer))

@@ -13,6 +13,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, parse_limit
 from kafkalite_cli.invocation import Invocation, client_options, group_options
 from kafkalite_cli.parameters import parse_size, with_options
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 _ENTITY_OPTIONS = ("user", "user_default", "client_id", "client_id_default", "ip", "ip_default")
 _KEYS = [*map(str, Kind), CONNECTION_RATE]
@@ -83,6 +84,7 @@ async def list_quotas(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         found = await describe_quotas(client)
+        await note_zookeeper(client, cli.out)
     rows = [
         (_name(entity.user), _name(entity.client_id), _name(entity.ip), key, value)
         for entity, limits in found

@@ -204,6 +204,7 @@ async def list_topics(cli: Invocation) -> None:
     """
     async with cli.connect() as client:
         answer = await client.metadata()
+        await note_zookeeper(client, cli.out)
     topics = sorted(answer.topics, key=lambda topic: topic.topic)
     rows = [(t.topic, len(t.partitions), max((len(p.replicas) for p in t.partitions), default=0)) for t in topics]
     names = ("topic", "partitions", "replication_factor")
@@ -235,8 +236,7 @@ async def describe(cli: Invocation, topics: tuple[str, ...], *, internal: bool) 
         if internal:
             return await _describe_internal(client, topics, out)
         _describe_topics(found, out)
-        if not out.as_json:
-            await note_zookeeper(client)
+        await note_zookeeper(client, out)
         return 0
 
 
