@@ -309,7 +309,8 @@ def _changed(api: str, version: int, choose: Callable[[list[Mutation]], list[Mut
         for each in chosen:
             each.apply(message)
         await side.ask(message, version, label)
-        if api == "DeleteTopics":  # a busy broker of Kafka's hears of it later, and of changes in their order
+        # A busy broker of Kafka's hears of it later, and of changes in their order.
+        if api in ("DeleteTopics", "CreatePartitions"):
             await create_topic(side, f"after{side.tag}", partitions=1)
         for request, its_version in follow:
             await side.ask(request, its_version, f"after {label}")
