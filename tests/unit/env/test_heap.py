@@ -190,7 +190,7 @@ async def test_what_a_large_request_leaves_is_old_without_a_look(collections: Co
     assert gc.collect() >= 1
 
 
-async def test_so_much_may_become_old_until_everything_is_looked_at(
+async def test_everything_is_looked_at_when_many_objects_are_unseen(
     collections: Collections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heap, "MOST_UNSEEN", 5 * MANY_OBJECTS)
