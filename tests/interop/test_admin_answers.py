@@ -102,14 +102,32 @@ def test_the_list_of_broker_settings_is_that_of_the_newest_release() -> None:
     assert names_in(server_class_path(_base(), NEWEST_VERSION)) == BROKER_SETTINGS
 
 
+def unlike(ours: dict[str, list[str]], theirs: dict[str, list[str]]) -> dict[str, tuple[list[str], list[str]]]:
+    """Steps with another answer than Kafka's, for no known reason."""
+    return {
+        name: (theirs[name], ours[name])
+        for name in ours.keys() - AFTER
+        if ours[name] != theirs[name] and not name.startswith(tuple(KNOWN))
+    }
+
+
 async def test_admin_gets_the_answers_of_apache_kafka(tmp_path: Path) -> None:
     classes = compiled("java-admin", newest_client_class_path(_base()))
     server = server_class_path(_base(), NEWEST_VERSION)
-    with KafkaCluster(tmp_path / "kafka", server, settings=SETTINGS | ONLY_KAFKA) as kafka:
-        theirs = await answers(classes, kafka.bootstrap, tmp_path / "kafka.txt")
+
+    async def kafkas_answers(run: str) -> dict[str, list[str]]:
+        with KafkaCluster(tmp_path / run, server, settings=SETTINGS | ONLY_KAFKA) as kafka:
+            return await answers(classes, kafka.bootstrap, tmp_path / f"{run}.txt")
+
+    theirs = await kafkas_answers("kafka")
     with ProcessCluster(tmp_path / "kafkalite", nodes=3, settings=SETTINGS | {"authorizer.enabled": "true"}) as cluster:
         ours = await answers(classes, ",".join(cluster.bootstrap), tmp_path / "kafkalite.txt")
     assert len(ours) > 400 and ours.keys() == theirs.keys()
     assert {name: ours[name] for name in AFTER} == AFTER
-    different = {name: (theirs[name], ours[name]) for name in ours.keys() - AFTER if ours[name] != theirs[name]}
-    assert {name: both for name, both in different.items() if not name.startswith(tuple(KNOWN))} == {}
+    different = unlike(ours, theirs)
+    if (
+        different
+    ):  # on a busy machine a broker of Kafka's may answer before it knows of the change: two runs hardly agree in that
+        again = unlike(ours, await kafkas_answers("again"))
+        different = {name: both for name, both in different.items() if name in again}
+    assert different == {}
