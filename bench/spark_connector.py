@@ -110,7 +110,9 @@ def session(scratch: Path, jars: list[Path]) -> Iterator[Any]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", str(PARTITIONS))
+        # as `kafkalite pipeline run` sets them
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.sql.execution.arrow.maxBytesPerBatch", "1m")
         .config("spark.local.dir", str(scratch))
         .config("spark.sql.warehouse.dir", str(scratch))
     )
