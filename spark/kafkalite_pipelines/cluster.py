@@ -9,6 +9,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite_pipelines.definition import Pipeline, PipelineError
+from kafkalite_pipelines.places import Checkpoint
 from kafkalite_pipelines.source import as_in_the_file, kafka_options, start_options, subscription
 
 if TYPE_CHECKING:
@@ -64,6 +65,20 @@ def positions(pipeline: Pipeline, offsets: Offsets | None) -> list[Position]:
         Position(tp.topic, tp.partition, begins[tp], ends[tp], max(starts[tp], 0))
         for tp in sorted(found, key=lambda tp: (tp.topic, tp.partition))
     ]
+
+
+def check_source(pipeline: Pipeline) -> None:
+    """Raises PipelineError: no broker answers, or a topic of a pipeline that has not begun does not exist. Spark would say the same,
+    seconds after its start."""
+    found = connected(pipeline, subscription(pipeline), {})
+    begun = Checkpoint(f"{pipeline.place(pipeline.checkpoint)}/query").last_batch() is not None
+    try:
+        if begun:
+            found.existing_partitions()
+        else:
+            found.partitions()
+    except KafkaliteError as error:
+        raise PipelineError(as_in_the_file(str(error))) from None
 
 
 def completed(pipeline: Pipeline, offsets: Offsets) -> Offsets:

@@ -281,6 +281,7 @@ def _loaded(file: Path, *, once: bool = False, runs_here: bool = False) -> Pipel
 
 def _run(described: Pipeline, remote: str | None, *, as_json: bool) -> None:
     from kafkalite_cli.pipeline.progress import progress_view
+    from kafkalite_pipelines.cluster import check_source
     from kafkalite_pipelines.control import supervise
     from kafkalite_pipelines.session import session
 
@@ -288,6 +289,8 @@ def _run(described: Pipeline, remote: str | None, *, as_json: bool) -> None:
     with view, contextlib.ExitStack() as at_the_end:
 
         def start() -> SparkSession:
+            if remote is None:  # a Spark Connect server may reach brokers that this host does not
+                check_source(described)
             spark = session(described, remote=remote, log_file=_log_file(described))
             at_the_end.callback(spark.stop)
             return spark

@@ -7,7 +7,9 @@ import os
 import socket
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -15,10 +17,13 @@ from click.testing import CliRunner
 from kafkalite.model import TopicPartition as Tp
 from kafkalite_cli.pipeline.command import pipeline
 from kafkalite_cli.pipeline.targets import replay_target
-from kafkalite_pipelines import IcebergSink, ParquetSink, PipelineError, TopicSink, backfill, load, session
+from kafkalite_pipelines import IcebergSink, ParquetSink, PipelineError, TopicSink, backfill, cluster, load, session
 from kafkalite_pipelines.control import announced, own, request_stop, status, supervise
+from kafkalite_pipelines.places import Checkpoint
 from kafkalite_pipelines.session import SubmitCommand
 from kafkalite_pipelines.template import template
+from pyspark_kafkalite.clients import Unreachable
+from pyspark_kafkalite.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -273,3 +278,29 @@ def test_a_stop_is_heard_while_spark_submit_starts(file: Path) -> None:
     assert (status(described) or {})["error"] == "as far as this goes", "what the process wrote stays"
     with pytest.raises(AssertionError):
         supervise(described, start)
+
+
+def test_brokers_that_cannot_be_reached_are_found_before_spark_starts(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark said so, ten seconds after its start."""
+    unreachable = SimpleNamespace(partitions=Mock(side_effect=Unreachable("localhost:9092 cannot be reached")))
+    monkeypatch.setattr(cluster, "connected", lambda *_: unreachable)
+    monkeypatch.setattr(session, "session", lambda *_, **__: pytest.fail("Spark starts"))
+    result = CliRunner().invoke(pipeline, ["run", str(file)])
+    assert isinstance(result.exception, PipelineError) and "localhost:9092 cannot be reached" in str(result.exception)
+    assert (status(load(file)) or {})["state"] == "failed"
+
+
+def test_a_topic_that_is_gone_does_not_keep_a_pipeline_from_going_on(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With source.fail_on_data_loss false its stream goes on with the other topics; a pipeline that has not begun needs all of them."""
+    without = SimpleNamespace(
+        partitions=Mock(side_effect=OptionError("topic flights does not exist")), existing_partitions=dict
+    )
+    monkeypatch.setattr(cluster, "connected", lambda *_: without)
+    with pytest.raises(PipelineError, match="topic flights does not exist"):
+        cluster.check_source(load(file))
+    monkeypatch.setattr(Checkpoint, "last_batch", lambda _: 3)
+    cluster.check_source(load(file))
