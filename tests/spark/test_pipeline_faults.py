@@ -314,6 +314,27 @@ def test_values_that_spark_takes_for_others(spark, log, tmp_path: Path) -> None:
     assert errors == [f"has a value that does not fit the type of its column: {name}" for name in names]
 
 
+def test_what_spark_does_not_take(spark, log, tmp_path: Path) -> None:
+    """The column was not named: with forty of them somebody had to guess."""
+    schema = {"n": "long", "at": "timestamp", "o": "struct<i:int>", "l": "array<int>", "a b`": "int"}
+    wrong = {
+        '{"n": "x", "at": "y"}': ": n",
+        '{"n": 1, "at": "soon", "more": 2}': ": at",
+        '{"n": null, "o": 5}': ": o",
+        '{"n": 1, "l": {"k": 1}}': ": l",
+        '{"n": 1, "a b`": 1.5}': ": a b`",
+    }
+    reasons = {text: f"has a value that does not fit the type of its column{name}" for text, name in wrong.items()}
+    reasons |= dict.fromkeys(("soon", '{"n": 1', "[1]", "5", '"n"', '{"n": }', "{n: 1}"), "is no JSON object")
+    sink = {"format": "delta", "path": "d"}
+    pipeline = described(log, tmp_path, sink, decode={"schema": schema}, dead_letters={"topic": "dead"})
+    put_texts(log, *reasons, '{"n": 0, "at": null, "o": null, "l": []}')
+    process(spark, log, pipeline)
+    assert [row["n"] for row in delta_rows(tmp_path / "d")] == [0]
+    errors = [dict(record.headers)["kafkalite.error"].decode() for record in log.log.records("dead", 0)]
+    assert errors == list(reasons.values())
+
+
 def test_a_fraction_where_whole_numbers_were_found(spark, log, tmp_path: Path) -> None:
     """With more than 19 digits they are decimals, and 1.5 became 2."""
     pipeline = described(log, tmp_path, {"format": "delta", "path": "d"}, decode={}, dead_letters={"topic": "dead"})

@@ -196,7 +196,7 @@ class JsonDecoder:
         )
         rows = records.withColumn(_EVENT, parsed)
         wrong = f.col("_value").isNotNull() & (f.col(_EVENT).isNull() | f.col(f"{_EVENT}.{_CORRUPT}").isNotNull())
-        error = f.when(wrong, f.lit("is not JSON, or a value does not fit the type of its column"))
+        error = f.when(wrong, _why_wrong(text.cast("string"), [] if self._debezium else list(self.columns)))
         if self._framed:
             is_framed = (f.length(value) >= HEADER_BYTES) & (f.substring(value, 1, 1) == f.lit(b"\0"))
             error = f.coalesce(f.when(value.isNotNull() & ~is_framed, f.lit(NO_ID)), error)
@@ -220,6 +220,24 @@ class JsonDecoder:
 
     def schemas(self) -> Mapping[str, int]:
         return {}
+
+
+def _why_wrong(text: Column, names: list[str]) -> Column:
+    """What is wrong with a text that from_json did not take: the first column that it left empty and the text does not, if that can be said."""
+    from pyspark.sql import functions as f
+
+    def why(given: Column) -> Column:
+        misfits = [
+            f.when(f.col(_EVENT)[name].isNull() & f.try_element_at(given, f.lit(name)).isNotNull(), f.lit(f": {name}"))
+            for name in names
+        ]
+        return f.when(given.isNull(), "is no JSON object").otherwise(
+            f.concat(f.lit("has a value that does not fit the type of its column"), f.coalesce(*misfits, f.lit("")))
+        )
+
+    # in an array of one, so that the text is read once more, not once more for each column
+    read_again = f.array(f.from_json(text, "map<string,string>", _OPTIONS))
+    return f.get(f.transform(read_again, why), 0)
 
 
 def unknown_fields() -> Column:
