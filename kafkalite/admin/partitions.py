@@ -76,6 +76,16 @@ class PartitionAdmin:
             ]
         return AddPartitionsResponse(tuple(results))
 
+    async def missing(self, topics: Sequence[str], timeout_ms: int) -> frozenset[str]:
+        """Those of the topics that do not exist; all are asked for at once. Empty if ZooKeeper does not answer in time."""
+        znodes = [paths.topic(name) for name in topics]
+        try:
+            async with patience(timeout_ms):
+                found = await self._topics.repeating(lambda zk: zk.get_many(znodes))
+        except (TimeoutError, ApiError, CoordinatorError):
+            return frozenset()
+        return frozenset(name for name, each in zip(topics, found, strict=True) if each is None)
+
     async def _add(self, wanted: NewPartitions, timeout_ms: int, *, validate_only: bool) -> TopicResult:
         try:
             async with patience(timeout_ms):

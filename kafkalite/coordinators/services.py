@@ -412,6 +412,10 @@ class Services(Protocol):
         """`ids`: of topics that are deleted only if they still have this id."""
         ...
 
+    async def missing_topics(self, topics: Sequence[str], timeout_ms: int) -> frozenset[str]:
+        """Those that do not exist, wherever they may have been created a moment ago. Empty if that cannot be said in time."""
+        ...
+
     async def create_partitions(
         self,
         topic: str,

@@ -204,6 +204,9 @@ class NodeServices:
         zookeeper = await self._node.zookeeper.ordering()
         return await _readable(replace_entity(zookeeper, entity_type, name, before, after))
 
+    async def missing_topics(self, topics: Sequence[str], timeout_ms: int) -> frozenset[str]:
+        return await self._node.admin.partitions.missing(topics, timeout_ms)
+
     async def create_partitions(
         self,
         topic: str,

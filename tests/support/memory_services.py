@@ -243,6 +243,9 @@ class MemoryServices:
 
         return undo
 
+    async def missing_topics(self, topics: Sequence[str], timeout_ms: int) -> frozenset[str]:
+        return frozenset(topics).difference(self._ids)
+
     async def create_partitions(
         self,
         topic: str,

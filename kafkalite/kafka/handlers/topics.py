@@ -16,7 +16,7 @@ from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.model import NO_LEADER, BrokerId
+from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, BrokerId
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
@@ -27,6 +27,8 @@ _DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.H
 _CONFIGS_FROM = 5
 #: Who may delete every topic may know their names.
 _KNOW_TO_DELETE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE, or_cluster=Operation.DELETE)
+#: Topics that this node does not know, in one CreatePartitions: from here on they are looked for together, as each would be read from ZooKeeper.
+_MANY_UNKNOWN = 20
 #: From this version of DeleteTopics on, there is an error for deletions that are switched off.
 _DISABLED_FROM = 3
 
@@ -205,9 +207,15 @@ class TopicHandlers:
         deadline = _deadline(message.timeout_ms)
         result_class = wire.CreatePartitionsResponse.CreatePartitionsTopicResult
         times = Counter(topic.name for topic in message.topics)
-        if await self._added_partitions(request, message) > MAX_NEW_PARTITIONS:
+        added, unknown = await self._added_partitions(request, message)
+        if added > MAX_NEW_PARTITIONS:
             text = "Excessively large number of additional partitions per request."
             raise api_error(ErrorCode.POLICY_VIOLATION, text)
+        missing: frozenset[str] = frozenset()
+        if len(unknown) > _MANY_UNKNOWN:
+            possible = [name for name in unknown if is_topic_name(name)]
+            missing = frozenset(unknown).difference(possible)
+            missing |= await self._services.missing_topics(possible, message.timeout_ms)
         answers = []
         async for topic in with_pauses(message.topics):
             if times[topic.name] > 1:
@@ -216,6 +224,10 @@ class TopicHandlers:
             if topic.name in request.denied.topics:
                 code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 answers.append(result_class(topic.name, code, "The topic authorization is failed."))
+                continue
+            if topic.name in missing:
+                code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                answers.append(result_class(topic.name, code, f"there is no topic {topic.name!r}"))
                 continue
             more = topic.count - self._partitions(topic.name)
             if more < topic.count and not message.validate_only and not may_change(request, more):
@@ -239,13 +251,18 @@ class TopicHandlers:
                 await self._until(is_there, deadline)
         return wire.CreatePartitionsResponse(results=answers)
 
-    async def _added_partitions(self, request: Request, message: wire.CreatePartitionsRequest) -> int:
-        """How many partitions the topics get that exist, and that the client may alter."""
-        added = 0
+    async def _added_partitions(self, request: Request, message: wire.CreatePartitionsRequest) -> tuple[int, list[str]]:
+        """How many partitions the topics get that exist; and the topics that this node does not know. Of those that the client may alter."""
+        added, unknown = 0, []
         async for topic in with_pauses(message.topics):
-            if topic.name not in request.denied.topics and 0 < (has := self._partitions(topic.name)) < topic.count:
+            if topic.name in request.denied.topics:
+                continue
+            has = self._partitions(topic.name)
+            if not has and topic.name not in INTERNAL_TOPICS:
+                unknown.append(topic.name)
+            elif 0 < has < topic.count:
                 added += topic.count - has
-        return added
+        return added, unknown
 
 
 def _deadline(timeout_ms: int) -> float:

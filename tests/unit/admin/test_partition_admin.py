@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Container
+from unittest.mock import Mock
 
 import pytest
 
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
-from kafkalite.coordination.coordinator import Delete
+from kafkalite.coordination.coordinator import CoordinatorError, Delete
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.reassignment import ElectLeadersRequest
 from kafkalite.extension.messages.topics import AddPartitionsRequest, NewPartitions, NewTopic, RemovePartitionsRequest
@@ -71,6 +72,13 @@ async def test_an_empty_list_of_replicas_is_no_list_of_replicas(cluster: Cluster
     ):  # Kafka's words: scripts look for them
         refused = (await admin.add(AddPartitionsRequest((NewPartitions("t", count, ()),), timeout_ms=100))).topics[0]
         assert (refused.error, refused.message) == (ErrorCode.INVALID_PARTITIONS, text)
+
+
+async def test_topics_that_do_not_exist_are_found_together(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = await admin_of(cluster, "t")
+    assert await admin.missing(["t", "u", "v"], timeout_ms=1000) == {"u", "v"}
+    monkeypatch.setattr(cluster.sessions[0], "get_many", Mock(side_effect=CoordinatorError("refused")))
+    assert await admin.missing(["t", "u", "v"], timeout_ms=1000) == frozenset()
 
 
 @pytest.mark.checklist(10)

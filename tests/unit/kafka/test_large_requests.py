@@ -412,7 +412,7 @@ async def test_new_partitions_of_many_topics_are_counted_in_steps(
     )
     is_over = True
     assert {each.error_code for each in answer.results} == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
-    assert (asked.total(), max(asked.values()) <= 100) == (2 * len(names), True)
+    assert (asked.total(), max(asked.values()) <= 100) == (len(names), True)
 
 
 async def test_those_behind_one_that_cannot_be_cut_come_after_it(broker: Broker) -> None:
