@@ -271,9 +271,9 @@ def end_and_bump(
         raise api_error(ErrorCode.PRODUCER_FENCED)
     if not is_current:
         done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
-        if known.state is done:
-            return known
-        raise api_error(ErrorCode.INVALID_TXN_STATE)
+        if known.state is not done:
+            raise api_error(ErrorCode.INVALID_TXN_STATE)
+        return known if known.producer_epoch <= MAX_PRODUCER_EPOCH else _with_next_id(known, fresh_id, now)
     if is_commit and known.state is not TransactionState.ONGOING:
         raise api_error(ErrorCode.INVALID_TXN_STATE)
     return replace(
@@ -286,6 +286,18 @@ def end_and_bump(
         updated_ms=now,
         client_version=BUMPING_VERSION,
         next_producer_id=fresh_id if needs_new_producer_id(known) else NO_PRODUCER_ID,
+    )
+
+
+def _with_next_id(known: Transaction, fresh_id: ProducerId, now: int) -> Transaction:
+    """The coordinator has aborted the transaction under the epoch that only fences, and its producer, which nobody has replaced, goes on."""
+    return replace(
+        known,
+        producer_id=fresh_id,
+        producer_epoch=0,
+        previous_producer_id=known.producer_id,
+        updated_ms=now,
+        client_version=BUMPING_VERSION,
     )
 
 

@@ -121,6 +121,21 @@ def test_nobody_gets_the_epoch_that_only_fences() -> None:
         rules.end_and_bump(fenced, 7, 2**15 - 1, FRESH, 5, is_commit=False)
 
 
+def test_a_producer_that_aborts_what_was_aborted_under_the_last_epoch_gets_another_id() -> None:
+    """The coordinator has aborted its overdue transaction under the epoch that only fences. The answer to its own abort had that epoch,
+    with which it could begin nothing, and not even end anything: it was fenced, and nobody had taken its place."""
+    aborted = rules.complete(rules.fence(replace(OPEN, producer_epoch=MAX_PRODUCER_EPOCH, client_version=2), 3), 4)
+    after = rules.end_and_bump(aborted, 7, MAX_PRODUCER_EPOCH, FRESH, 5, is_commit=False)
+    assert (rules.producer_after(after), after.state) == ((FRESH, 0), TransactionState.COMPLETE_ABORT)
+    assert rules.add_partitions(after, FRESH, 0, [P0], 6, 2).is_open
+    for stored in (after, rules.parse(rules.key_of(after.transactional_id), rules.value_of(after))[1]):
+        assert stored is not None
+        assert rules.end_and_bump(stored, 7, MAX_PRODUCER_EPOCH, FRESH, 6, is_commit=False) is stored, "it is repeated"
+    assert rules.init_producer(after, (7, MAX_PRODUCER_EPOCH), 60_000, FRESH, 6) is after
+    with _Refused(ErrorCode.INVALID_TXN_STATE):
+        rules.end_and_bump(aborted, 7, MAX_PRODUCER_EPOCH, FRESH, 5, is_commit=True)
+
+
 def test_verification() -> None:
     assert rules.verify_partition(OPEN, 7, 0, P0) is ErrorCode.NONE
     assert rules.verify_partition(OPEN, 7, 0, P1) is ErrorCode.INVALID_TXN_STATE
