@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups.decisions.members import Committer
 from kafkalite.coordinators.groups.decisions.share import states as rules
 from kafkalite.coordinators.groups.decisions.share.group import PartitionsWithState, SharedTopic, ShareGroup
+from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.groups.records import share as records
 from kafkalite.coordinators.groups.share import states
 from kafkalite.env.turns import at_once
-from kafkalite.errors import ErrorCode
-from kafkalite.model import TopicId
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire
 
@@ -122,3 +124,32 @@ async def test_offsets_of_many_topics_that_are_set_and_deleted_at_the_same_time(
     assert not entry.share_runtime.is_busy
     # If none of 12,000 states could be deleted, a search in a list for each of them held the loop for seconds.
     assert kinds == {set}
+
+
+@pytest.mark.parametrize("what", ["the expiry", "an offset"])
+async def test_a_name_that_has_changed_while_its_first_offsets_were_being_set(broker: Broker, what: str) -> None:
+    """The expiry took the name for unused and forgot it: the offsets were set, and nobody found the group until its coordinator moved. With an
+    offset that was committed meanwhile it was a share group and a classic one."""
+    create, count = wire.CreateTopicsRequest, 2 * records.TOPICS_PER_STEP
+    client = await broker.client()
+    answer = await client.ask(create([create.CreatableTopic(name, 1, 1) for name in _topics(0, count)], 60_000), 7)
+    assert {topic.error_code for topic in answer.topics} == {0}
+    await coordinator(client, "s")
+    groups = broker.side.groups
+    wanted = {groups.topics.topic_id(name): (name, {0: Offset(7)}) for name in _topics(0, count)}
+    entry = groups.share_group("s")
+    setting = asyncio.create_task(groups.share_states.alter_offsets(entry, wanted))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert entry.share is None
+    if what == "the expiry":
+        await groups.removal.expire()
+        expected = ErrorCode.NOT_COORDINATOR  # the client asks again
+    else:
+        known = CommittedOffset(Offset(1), 0, "", 0)
+        for _ in groups.offsets.committing(Committer("s"), {TopicPartition("t0000", 0): known}, lambda _: None):
+            pass
+        expected = ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(ApiError) as refused:
+        await setting
+    assert refused.value.code is expected
+    assert entry.share is None

@@ -30,6 +30,12 @@ class ShareGroupLog:
         is_loaded = self._log.ready_state(entry.partition.index) is entry.partition
         return is_loaded and entry.share is group and not group.is_dead
 
+    def _is_there(self, entry: GroupEntry) -> bool:
+        """Whether this node coordinates the group, and it was not forgotten, as one is that has not become a share group yet."""
+        partition = entry.partition
+        is_loaded = self._log.ready_state(partition.index) is partition
+        return is_loaded and partition.entries.get(entry.group.group_id) is entry
+
     def check_current(self, entry: GroupEntry, group: ShareGroup) -> None:
         """Raises ApiError NOT_COORDINATOR."""
         if not self.is_current(entry, group):
@@ -55,8 +61,10 @@ class ShareGroupLog:
             shared, epoch, deletions = group.shared, group.epoch, runtime.deletions
             made = records()
             pairs = await result_of(_encoding(group, made))
-            if entry.share is not known or self._log.ready_state(entry.partition.index) is not entry.partition:
+            if entry.share is not known or not self._is_there(entry):
                 raise api_error(ErrorCode.NOT_COORDINATOR)
+            if known is None and not entry.is_new:
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a share group.")
             if group.shared is shared and (group.epoch, runtime.deletions) == (epoch, deletions):
                 if made:
                     self._write(entry, group, made, pairs)
