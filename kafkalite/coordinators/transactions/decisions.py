@@ -72,14 +72,14 @@ def abort_members(
 
     Aborted under a new epoch: what is still on its way from the old producer is refused everywhere.
     """
-    changed = []
+    changed: dict[str, Transaction] = {}
     for member in members:
         current = known.get(member.transactional_id)
         if current is None or current.state is not TransactionState.ONGOING:
             continue
         if (current.producer_id, current.producer_epoch) == (member.producer_id, member.producer_epoch):
-            changed.append(rules.fence(current, now))
-    return changed
+            changed[member.transactional_id] = rules.fence(current, now)
+    return list(changed.values())
 
 
 def expired(known: Iterable[Decision], limit_ms: int) -> list[Decision]:

@@ -380,3 +380,12 @@ async def test_requests_that_make_no_sense(group: Group) -> None:
     unknown = TransactionMember(transactional_id(group.group, "0"), ProducerId(1), 0)
     with pytest.raises(ApiError, match="unknown"):
         await group.end(0, unknown)
+
+
+async def test_a_member_that_is_named_twice_is_aborted_once(group: Group) -> None:
+    """Two tasks sent its markers, and the later one met a transaction that was complete: an assertion, which a node reports as its own error."""
+    member = await group.prepared("1-0", 1, b"no")
+    answer = await group.end(1, member, member, is_commit=False)
+    assert answer.error == E.NONE and answer.is_complete
+    assert await committed(group) == []
+    assert len(group.broker.services.partitions.logs[T0].aborted) == 1
