@@ -325,7 +325,7 @@ def test_what_spark_does_not_take(spark, log, tmp_path: Path) -> None:
         '{"n": 1, "a b`": 1.5}': ": a b`",
     }
     reasons = {text: f"has a value that does not fit the type of its column{name}" for text, name in wrong.items()}
-    reasons |= dict.fromkeys(("soon", '{"n": 1', "[1]", "5", '"n"', '{"n": }', "{n: 1}"), "is no JSON object")
+    reasons |= dict.fromkeys(("soon", '{"n": 1', "[1]", "5", '"n"', '{"n": }', "{n: 1}"), "is not a JSON object")
     sink = {"format": "delta", "path": "d"}
     pipeline = described(log, tmp_path, sink, decode={"schema": schema}, dead_letters={"topic": "dead"})
     put_texts(log, *reasons, '{"n": 0, "at": null, "o": null, "l": []}')

@@ -207,7 +207,9 @@ def test_a_record_that_cannot_be_decoded_stops_the_pipeline_before_anything_is_v
     pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"})
     put(log, 0, 4)
     log.log.put("t", 0, (b"bad", b"{nope"))
-    with pytest.raises(PipelineError, match="1 record cannot be decoded, the first: t-0 at offset 2 is not JSON"):
+    with pytest.raises(
+        PipelineError, match="1 record cannot be decoded, the first: t-0 at offset 2 is not a JSON object"
+    ):
         run(spark, pipeline)
     assert iceberg(tmp_path).current_snapshot() is None
 

@@ -231,7 +231,7 @@ def _why_wrong(text: Column, names: list[str]) -> Column:
             f.when(f.col(_EVENT)[name].isNull() & f.try_element_at(given, f.lit(name)).isNotNull(), f.lit(f": {name}"))
             for name in names
         ]
-        return f.when(given.isNull(), "is no JSON object").otherwise(
+        return f.when(given.isNull(), "is not a JSON object").otherwise(
             f.concat(f.lit("has a value that does not fit the type of its column"), f.coalesce(*misfits, f.lit("")))
         )
 
